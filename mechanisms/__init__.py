@@ -1,0 +1,1 @@
+"""The mathematics: oracles, keyed randomness, the transform and the estimators."""

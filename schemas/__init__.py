@@ -1,0 +1,1 @@
+"""Avro schemas and the typed rows that match them."""

@@ -1,0 +1,1 @@
+"""Beam transforms over batches of records."""
