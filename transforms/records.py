@@ -70,7 +70,7 @@ def canonical(value: object) -> str | None:
             return None
         return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
     if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
+        return value.decode("utf-8", "backslashreplace")
     return None
 
 
