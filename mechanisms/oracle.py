@@ -167,6 +167,11 @@ class FrequencyOracle(ABC):
     def reports(self, counts: Array) -> int:
         """How many reports a state holds."""
 
+    def empty_columns(self, counts: Array) -> int:
+        """How many columns nobody reported in; 0 for oracles that need none."""
+        del counts
+        return 0
+
     @abstractmethod
     def estimate(self, counts: Array, post: str = "simplex") -> FrequencyEstimate:
         """Turns a state into frequencies.

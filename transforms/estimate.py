@@ -1,0 +1,157 @@
+"""Counts to frequencies, and the composite that most users want."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+
+from ..mechanisms.estimate import check_post
+from ..mechanisms.oracle import Array, FrequencyOracle
+from ..schemas.rows import EstimateRow
+from . import windows
+from .batching import BatchRecords
+from .count import CountReports
+from .encode import check_unknown
+from .limit import LimitContributions
+from .privatize import Privatize
+from .randomness import UserKeys
+from .tables import EstimateTable
+
+
+@dataclass
+class EstimateCounts(beam.PTransform):
+    """Counts to :class:`~hadabeam.transforms.tables.EstimateTable`, one for each window and key.
+
+    Takes what ``CountReports`` gives: counts, or ``(key, counts)`` where ``keyed``. Counts
+    of no reports give no table: nothing can be said of a window that nobody reported in.
+
+    Attributes:
+      oracle: the mechanism that the counts come from.
+      post: the post-processing: "simplex", "clip", "none" or "empirical_bayes".
+      keyed: whether elements are ``(key, counts)``.
+
+    Raises:
+      ParameterError: if ``post`` is unknown.
+    """
+
+    oracle: FrequencyOracle
+    post: str = "simplex"
+    keyed: bool = False
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        check_post(self.post)
+
+    def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
+        if not self.keyed:
+            pcoll |= "NoKey" >> beam.Map(lambda counts: (None, counts))
+        return pcoll | "Estimate" >> beam.ParDo(_Estimate(self.oracle, self.post))
+
+
+class _Estimate(beam.DoFn):
+    def __init__(self, oracle: FrequencyOracle, post: str) -> None:
+        self._oracle = oracle
+        self._post = post
+
+    @beam.typehints.with_output_types(EstimateTable)
+    def process(
+        self, element: tuple[str | None, Array], window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[EstimateTable]:
+        key, counts = element
+        if not self._oracle.reports(counts):
+            return
+        start, end = windows.bounds(window)
+        Metrics.counter("hadabeam", "tables").inc()
+        yield EstimateTable(
+            window_start=start,
+            window_end=end,
+            pane=None,
+            key=key,
+            estimate=self._oracle.estimate(counts, self._post),
+            empty_columns=self._oracle.empty_columns(counts),
+        )
+
+
+@dataclass
+class _EstimateFrequencies(beam.PTransform):
+    oracle: FrequencyOracle
+    keys: UserKeys = field(default_factory=UserKeys)
+    unknown: str = "other"
+    post: str = "simplex"
+    memo: str = "window"
+    from_reports: bool = False
+
+    _keyed = False
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        check_post(self.post)
+        if not self.from_reports:
+            check_unknown(self.oracle.domain, self.unknown)
+
+    def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
+        reports = pcoll
+        if not self.from_reports:
+            limited = (
+                pcoll
+                | "Batch" >> beam.ParDo(BatchRecords(self._keyed))
+                | "Limit" >> LimitContributions(self.oracle.domain, self.keys, self.unknown)
+            )
+            reports = limited[None] | "Privatize" >> Privatize(self.oracle, self.keys, self.memo)
+        count = CountReports.PerKey if self._keyed else CountReports.Globally
+        return (
+            reports
+            | "Count" >> count(self.oracle)
+            | "Estimate" >> EstimateCounts(self.oracle, self.post, self._keyed)
+            | "Rows" >> beam.FlatMap(EstimateTable.rows).with_output_types(EstimateRow)
+        )
+
+
+class EstimateFrequencies:
+    """Frequencies of values, each user's record leaving as one report.
+
+    ``EstimateFrequencies.Globally(oracle)`` and ``EstimateFrequencies.PerKey(oracle)``
+    limit contributions, privatize, count and estimate, in the windows of their input, and
+    give a PCollection of :class:`~hadabeam.schemas.rows.EstimateRow`.
+
+    Example::
+
+        domain = Domain(["home", "search", "cart"]).with_other()
+        rows = visits | EstimateFrequencies.Globally(OneBitHadamard(domain, epsilon=1.0))
+    """
+
+    @dataclass
+    class Globally(_EstimateFrequencies):
+        """One table for each window.
+
+        Takes a PCollection of ``(user, value)`` pairs or of record batches, mixed as you
+        like; with ``from_reports``, of report batches as ``Privatize`` gives them.
+
+        Attributes:
+          oracle: the mechanism, with its domain and epsilon.
+          keys: an assignment key and a coin key, by reference; default: none, and fresh
+            randomness in every run.
+          unknown: "other", "drop" or "fail", see ``LimitContributions``.
+          post: the post-processing of ``frequency``; ``raw`` is never touched.
+          memo: "window" or "forever", see ``Privatize``.
+          from_reports: whether the input holds reports that are already private.
+
+        Raises:
+          ParameterError: if a choice is unknown, or the domain has no other value and
+            ``unknown`` is "other".
+        """
+
+    @dataclass
+    class PerKey(_EstimateFrequencies):
+        """One table for each key and window; keys are public.
+
+        Takes a PCollection of ``(key, (user, value))``, or of batches with a ``key`` column.
+        Each user still sends one report in a window, over all keys. Attributes as in
+        ``Globally``.
+        """
+
+        _keyed = True

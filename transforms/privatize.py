@@ -1,0 +1,107 @@
+"""Records to reports: the step after which nothing private is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.metrics import Metrics
+
+from ..mechanisms.errors import ParameterError
+from ..mechanisms.oracle import Array, FrequencyOracle
+from . import windows
+from .randomness import LoadedKeys, UserKeys
+
+
+@dataclass
+class Privatize(beam.PTransform):
+    """Turns each user's record into a report.
+
+    Takes what ``LimitContributions`` gives: batches that hold each user at most once in
+    a window. Gives a PCollection of report batches with the columns ``column`` (int32),
+    ``bit`` (uint8), ``payload`` (fixed-size binary, only for oracles whose message is
+    wider) and ``key`` if there are keys, in the windows of the records.
+
+    The epoch of the coins is the start of the window.
+
+    Attributes:
+      oracle: the mechanism.
+      keys: the same that ``LimitContributions`` was given.
+      memo: "window" (fresh coins in each window) or "forever" (the same coin for the same
+        true bit for as long as the key lives; needs keys).
+
+    Raises:
+      ParameterError: if ``memo`` is unknown, or is "forever" without keys.
+    """
+
+    oracle: FrequencyOracle
+    keys: UserKeys = field(default_factory=UserKeys)
+    memo: str = "window"
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        if self.memo not in ("window", "forever"):
+            raise ParameterError("memo must be 'window' or 'forever'")
+        if self.memo == "forever" and not self.keys.keyed:
+            raise ParameterError("memo='forever' needs an assignment key and a coin key")
+
+    def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
+        return pcoll | "Randomize" >> beam.ParDo(_Privatize(self.oracle, self.keys, self.memo))
+
+
+class _Privatize(beam.DoFn):
+    def __init__(self, oracle: FrequencyOracle, keys: UserKeys, memo: str) -> None:
+        self._oracle = oracle
+        self._keys = keys
+        self._forever = memo == "forever"
+        self._loaded: LoadedKeys | None = None
+
+    def setup(self) -> None:
+        self._loaded = self._keys.load()
+
+    @beam.typehints.with_output_types(pa.RecordBatch)
+    def process(
+        self, batch: pa.RecordBatch, window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[pa.RecordBatch]:
+        assert self._loaded is not None
+        if not pa.types.is_fixed_size_binary(batch.schema.field("user").type):
+            raise ParameterError(
+                "Privatize takes the batches that LimitContributions gives: without it a user "
+                "with several records would send several reports"
+            )
+        epoch = windows.NO_WINDOW if self._forever else windows.epoch(window)
+        yield report_batch(self._oracle, self._loaded, batch, epoch)
+        Metrics.counter("hadabeam", "privatized").inc(batch.num_rows)
+
+
+def report_batch(
+    oracle: FrequencyOracle, keys: LoadedKeys, batch: pa.RecordBatch, epoch: int
+) -> pa.RecordBatch:
+    """The reports of one batch of limited records (see :class:`Privatize`)."""
+    users = fixed_rows(batch.column("user"))
+    columns = keys.columns(oracle, users)
+    coins = keys.coins(oracle, users, epoch)
+    messages = oracle.randomize(batch.column("value").to_numpy(), columns, coins)
+    column, bit, payload = oracle.encode(columns, messages)
+    arrays: dict[str, Any] = {"column": pa.array(column), "bit": pa.array(bit)}
+    if payload is not None:
+        arrays["payload"] = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(payload.shape[1]),
+            len(payload),
+            [None, pa.py_buffer(np.ascontiguousarray(payload))],
+        )
+    if "key" in batch.schema.names:
+        arrays["key"] = batch.column("key")
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def fixed_rows(column: pa.FixedSizeBinaryArray) -> Array:
+    """uint8[n, width]: the rows of a fixed-size binary column without nulls."""
+    width = column.type.byte_width
+    data = np.frombuffer(column.buffers()[1], np.uint8)
+    start = column.offset * width
+    return data[start : start + len(column) * width].reshape(len(column), width)

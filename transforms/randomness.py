@@ -1,0 +1,97 @@
+"""Where columns and coins come from: two keys that are read on the worker, or none.
+
+The pipeline graph holds only *where* a key is (a file's path, a Beam ``Secret``), never
+the key. Without keys users are still grouped, by a hash under a salt that is drawn
+afresh for each job; the salt is no secret and does travel in the graph.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..mechanisms.coins import Coins, KeyedCoins, SystemCoins
+from ..mechanisms.errors import ParameterError
+from ..mechanisms.keys import read_key
+from ..mechanisms.limit import PUBLIC_KEY
+from ..mechanisms.oracle import Array, FrequencyOracle
+from ..mechanisms.prf import Prf
+
+
+@dataclass(frozen=True)
+class UserKeys:
+    """The assignment key and the coin key of a collection, by reference.
+
+    Attributes:
+      assignment: a ``KeyFile`` or Beam ``Secret``; gives users their pseudonyms and
+        columns. Known to the edge and to the collector.
+      coin: a ``KeyFile`` or Beam ``Secret``; gives users their coins. Known to the edge
+        only: with it, reports can be turned back into the true bits.
+      salt: made by the class; groups users where there are no keys.
+
+    With both keys, the same records give the same reports however often a job runs,
+    and nothing more is spent. With neither, every run draws fresh columns and coins, and
+    spends epsilon again.
+
+    Raises:
+      ParameterError: if only one key is given, or both are the same.
+    """
+
+    assignment: Any = None
+    coin: Any = None
+    salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.assignment is None) != (self.coin is None):
+            raise ParameterError(
+                "give both an assignment key and a coin key, or neither: "
+                "with only one of them, runs would not repeat"
+            )
+        if self.assignment is not None and self.assignment == self.coin:
+            raise ParameterError(
+                "the assignment key and the coin key must differ: the collector may know "
+                "the first, and must never know the second"
+            )
+
+    @property
+    def keyed(self) -> bool:
+        """Whether reports are the same in every run."""
+        return self.assignment is not None
+
+    def load(self) -> LoadedKeys:
+        """Reads the keys; called on the worker.
+
+        Raises:
+          InputError: if a key cannot be read, or is not 32 bytes.
+          ParameterError: if both references lead to the same key.
+        """
+        if not self.keyed:
+            return LoadedKeys(Prf(self.salt), None)
+        assignment, coin = read_key(self.assignment), read_key(self.coin)
+        if assignment == coin:
+            raise ParameterError("the assignment key and the coin key must differ")
+        return LoadedKeys(Prf(assignment), Prf(coin))
+
+
+class LoadedKeys:
+    """What a worker does with the keys. Cannot be pickled, as a :class:`Prf` cannot."""
+
+    def __init__(self, assignment: Prf, coin: Prf | None) -> None:
+        self.users = assignment
+        self._coin = coin
+
+    @property
+    def limit(self) -> Prf:
+        """The PRF that chooses which of a user's records is kept."""
+        return Prf(PUBLIC_KEY) if self._coin is None else self._coin
+
+    def columns(self, oracle: FrequencyOracle, users: Array) -> Array:
+        """int64[n]: the columns of users, given as pseudonyms uint8[n, 16]."""
+        return oracle.assign(users, None if self._coin is None else self.users)
+
+    def coins(self, oracle: FrequencyOracle, users: Array, epoch: int) -> Coins:
+        """One draw of coins for each user, given as pseudonyms uint8[n, 16]."""
+        if self._coin is None:
+            return SystemCoins()
+        return KeyedCoins(self._coin, users, collection_id=oracle.collection_id, epoch=epoch)
