@@ -51,7 +51,7 @@ class EstimateRow(NamedTuple):
     low: float
     high: float
     frequency: float
-    count: float
+    count: float  # type: ignore[assignment]  # a column name, not tuple.count
     detected: bool
 
 
