@@ -216,6 +216,10 @@ class OneBitHadamard(FrequencyOracle):
         """n, the sum of the second row."""
         return int(self._checked(counts)[1].sum())
 
+    def empty_columns(self, counts: Array) -> int:
+        """How many of the M usable columns nobody reported in."""
+        return int(np.count_nonzero(self._checked(counts)[1, self.known :] == 0))
+
     def valid(self, column: Array, bit: Array, payload: Array | None) -> Array:
         """bool[n]: usable columns and bits 0 or 1. See :meth:`FrequencyOracle.valid`."""
         del payload

@@ -31,6 +31,7 @@ class EstimateTable:
       pane: when the numbers were given out, as ``on_time-0``; None in batch jobs.
       key: the key of a per-key estimate; None where there is one estimate for all.
       estimate: raw and post-processed frequencies over a domain of k values.
+      empty_columns: how many columns nobody reported in (for the summary).
     """
 
     window_start: int | None
@@ -38,6 +39,7 @@ class EstimateTable:
     pane: str | None
     key: str | None
     estimate: FrequencyEstimate
+    empty_columns: int = 0
 
     @property
     def order(self) -> tuple[bool, int, int, bool, str, str]:

@@ -1,0 +1,304 @@
+"""The flags that several jobs share, and what is made of them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ..mechanisms.domain import Domain
+from ..mechanisms.errors import InputError, ParameterError
+from ..mechanisms.oracle import FrequencyOracle
+from ..mechanisms.registry import ORACLES, make_oracle
+from . import flag_types
+from .flags import CommandParser
+
+if TYPE_CHECKING:
+    from ..transforms.fields import RecordFields
+    from ..transforms.randomness import UserKeys
+    from ..transforms.windows import WindowSpec
+
+FORMATS = ("auto", "jsonl", "csv", "parquet", "avro", "combined")
+REPORT_FORMATS = ("auto", "jsonl", "csv", "parquet", "avro")
+OUTPUT_FORMATS = ("avro", "parquet", "csv", "jsonl")
+TIME_UNITS = ("auto", "s", "ms", "us", "iso")
+POST_PROCESSING = ("simplex", "clip", "none", "empirical_bayes")
+
+
+def add_log_flags(parser: CommandParser) -> None:
+    """The flags of a job that reads logs: what is read, and which fields."""
+    group = parser.add_argument_group("what is read")
+    group.add_argument(
+        "--input",
+        required=True,
+        action="append",
+        metavar="PATTERN",
+        help="files of logs, e.g. 'logs/*.jsonl.gz' (quote the pattern); on any filesystem that "
+        "Beam knows; may be given several times",
+    )
+    group.add_argument(
+        "--input_format",
+        choices=FORMATS,
+        default="auto",
+        help="default auto: from the file's name, else from its first bytes; combined is the "
+        "access log of Apache and nginx",
+    )
+    group.add_argument(
+        "--user_field",
+        required=True,
+        metavar="FIELD",
+        help="the field that tells users apart; a.b is field b inside field a",
+    )
+    group.add_argument(
+        "--value_field", required=True, metavar="FIELD", help="the private field to count"
+    )
+    group.add_argument(
+        "--key_field",
+        metavar="FIELD",
+        help="one table for each value of this field (a country, a metric); it is public, "
+        "and a user still sends one report over all keys",
+    )
+    group.add_argument(
+        "--time_field",
+        metavar="FIELD",
+        help="when it happened: epoch seconds, milliseconds or microseconds, or ISO 8601",
+    )
+    group.add_argument(
+        "--time_unit",
+        choices=TIME_UNITS,
+        default="auto",
+        help="what numbers in the time field are; default auto: by their size",
+    )
+    group.add_argument(
+        "--dead_letter_content",
+        action="store_true",
+        help="keep the content of records that cannot be used in PREFIX-dead-letters.jsonl, "
+        "which otherwise holds reason, file and position; the content is private data",
+    )
+
+
+def add_oracle_flags(parser: CommandParser) -> None:
+    """The flags that define a collection: domain, oracle, epsilon, name."""
+    group = parser.add_argument_group("what is collected")
+    group.add_argument(
+        "--domain",
+        required=True,
+        metavar="FILE",
+        help="the values that can be reported, one a line",
+    )
+    group.add_argument(
+        "--epsilon",
+        required=True,
+        type=flag_types.epsilon,
+        metavar="E",
+        help="the privacy parameter: a report is at most e^E times likelier under one value "
+        "than under another; 0.5 is strict, 4 is weak",
+    )
+    group.add_argument(
+        "--oracle",
+        choices=tuple(ORACLES),
+        default="one_bit_hadamard",
+        help="the mechanism; default one_bit_hadamard",
+    )
+    group.add_argument(
+        "--unknown",
+        choices=("other", "drop", "fail"),
+        default="other",
+        help="what becomes of a value that is missing or not in the domain: counted as "
+        "'other' (default; one more value), dropped, or an error. Dropping tells whoever sees "
+        "the reports that the user's value was not in the domain, and no epsilon covers that: "
+        "only for domains known to be closed",
+    )
+    group.add_argument(
+        "--collection",
+        default="default",
+        metavar="NAME",
+        help="the name of the collection; reports of one collection are refused by another",
+    )
+    group.add_argument(
+        "--collection_version",
+        type=flag_types.positive_int,
+        default=1,
+        metavar="N",
+        help="raise it to start a collection anew: users draw new columns and coins",
+    )
+
+
+def add_key_flags(parser: CommandParser) -> None:
+    """The two keys of a job that makes reports."""
+    group = parser.add_argument_group("keys (made by: hadabeam keygen FILE)")
+    group.add_argument(
+        "--assignment_key",
+        type=flag_types.key_file,
+        metavar="FILE",
+        help="gives users their columns; the collector may know it",
+    )
+    group.add_argument(
+        "--coin_key",
+        type=flag_types.key_file,
+        metavar="FILE",
+        help="gives users their coins; must never leave the edge. With both keys the same "
+        "records give the same reports in every run; without, each run spends epsilon again",
+    )
+
+
+def add_window_flags(parser: CommandParser) -> None:
+    """Event-time windows."""
+    group = parser.add_argument_group("windows of event time")
+    group.add_argument(
+        "--window",
+        type=flag_types.duration,
+        metavar="TIME",
+        help="one table for each window of this length, e.g. 7d, 1h, day; needs --time_field",
+    )
+    group.add_argument(
+        "--period",
+        type=flag_types.duration,
+        metavar="TIME",
+        help="from the start of one window to that of the next, e.g. --window 7d --period 1d; "
+        "a record then lies in several windows and costs epsilon in each",
+    )
+    group.add_argument(
+        "--memo",
+        choices=("window", "forever"),
+        default="window",
+        help="window (default): fresh coins in each window, epsilon per window. forever: the "
+        "same coins for as long as the key lives, so that a constant value costs epsilon "
+        "once; a change of value can then be seen; needs both keys",
+    )
+
+
+def add_output_flags(parser: CommandParser, what: str) -> None:
+    """Where the result goes."""
+    group = parser.add_argument_group("what is written")
+    group.add_argument(
+        "--output",
+        required=True,
+        type=flag_types.prefix,
+        metavar="PREFIX",
+        help=f"writes {what}, PREFIX-summary.json, and PREFIX-dead-letters.jsonl "
+        "if records could not be used",
+    )
+    group.add_argument(
+        "--output_format", choices=OUTPUT_FORMATS, default="avro", help="default avro"
+    )
+
+
+def add_post_flag(parser: CommandParser) -> None:
+    """The post-processing of a job that estimates."""
+    parser.add_argument(
+        "--post",
+        choices=POST_PROCESSING,
+        default="simplex",
+        help="how 'frequency' is made of the unbiased 'raw': simplex (default: at least 0, "
+        "adding up to 1), clip, none or empirical_bayes; raw and its interval stay as they are",
+    )
+
+
+def add_run_flags(parser: CommandParser) -> None:
+    """How a job runs on this machine."""
+    group = parser.add_argument_group("how it runs")
+    group.add_argument(
+        "--shards",
+        type=flag_types.positive_int,
+        default=64,
+        metavar="N",
+        help="into how many groups users are split; a group must fit in memory (default 64)",
+    )
+    group.add_argument(
+        "--temp_dir",
+        metavar="FOLDER",
+        help="where runners on this machine keep private data while they run, in a folder "
+        "of mode 0700 that is removed at the end; default: the system's",
+    )
+    group.add_argument(
+        "--debug", action="store_true", help="show where in the program a failure came from"
+    )
+
+
+def read_domain(path: str, unknown: str) -> Domain:
+    """The domain of a file on any filesystem, with a place for the others if they are counted.
+
+    Raises:
+      InputError: if the file cannot be read or holds no domain.
+    """
+    from apache_beam.io.filesystems import FileSystems
+
+    other = "other" if unknown == "other" else None
+    if FileSystems.get_scheme(path) is None:
+        return Domain.from_file(path, other=other)
+    try:
+        with FileSystems.open(path) as file:
+            data = file.read()
+    except Exception as error:
+        # Each filesystem has exceptions of its own; the reason is the first line of any.
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise InputError(f"cannot read the domain file {path}: {reason}") from None
+    return Domain.from_bytes(data, path, other=other)
+
+
+def oracle_of(args: argparse.Namespace) -> FrequencyOracle:
+    """The oracle that the flags describe.
+
+    Raises:
+      InputError: if the domain cannot be read.
+      ParameterError: if the oracle refuses the parameters.
+    """
+    return make_oracle(
+        args.oracle,
+        read_domain(args.domain, args.unknown),
+        args.epsilon,
+        collection=args.collection,
+        version=args.collection_version,
+    )
+
+
+def keys_of(args: argparse.Namespace) -> UserKeys:
+    """The keys that the flags name.
+
+    Raises:
+      ParameterError: if only one is given, or both are one file.
+    """
+    from ..transforms.randomness import UserKeys
+
+    return UserKeys(args.assignment_key, args.coin_key)
+
+
+def fields_of(args: argparse.Namespace) -> RecordFields:
+    """The fields that the flags name."""
+    from ..transforms.fields import RecordFields
+
+    return RecordFields(args.user_field, args.value_field, args.time_field, args.key_field)
+
+
+def windowing_of(args: argparse.Namespace) -> WindowSpec | None:
+    """The windows that the flags describe, or None.
+
+    Raises:
+      ParameterError: if flags about windows do not fit together.
+    """
+    from ..transforms.windows import WindowSpec
+
+    if args.window is None:
+        if args.period is not None:
+            raise ParameterError("--period needs --window: e.g. --window 7d --period 1d")
+        return None
+    if getattr(args, "time_field", "") is None:
+        raise ParameterError("--window needs --time_field: which field says when it happened?")
+    return WindowSpec(args.window, args.period)
+
+
+def epsilon_total(
+    oracle: FrequencyOracle, windowing: WindowSpec | None, memo: str = "window"
+) -> float:
+    """What a record costs its user: epsilon for each window it lies in, once if memoised."""
+    times = 1 if windowing is None or memo == "forever" else windowing.windows_per_record
+    return oracle.epsilon_effective * times
+
+
+def parse_args(parser: CommandParser, argv: list[str] | None) -> tuple[Any, list[str]]:
+    """The command's own flags, and Beam's; see :func:`hadabeam.pipelines.flags.parse`."""
+    import sys
+
+    from .flags import parse
+
+    return parse(sys.argv[1:] if argv is None else argv, parser)
