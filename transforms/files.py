@@ -10,6 +10,7 @@ created when it is whole.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -88,7 +89,12 @@ def exists(path: str) -> bool:
 def make_parent(path: str) -> None:
     """Makes the folder that ``path`` lies in, where folders exist."""
     if is_local(path):
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        try:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(
+                errno.ENOTDIR, f"{error.filename} is a file, not a folder"
+            ) from None
     elif FileSystems.get_scheme(path) in _RENAMING_SCHEMES:
         folder = FileSystems.split(path)[0]
         if not FileSystems.exists(folder):

@@ -40,39 +40,14 @@ def refusal(argv: list[str], parser: CommandParser, capsys: pytest.CaptureFixtur
 
 
 def test_ours_and_beams_in_both_notations(parser: CommandParser) -> None:
-    args, beam_args = parse(
-        [
-            "--input",
-            "a",
-            "b",
-            "--runner",
-            "FlinkRunner",
-            "--epsilon=1",
-            "--direct_num_workers=2",
-            "--debug",
-            "--user_field",
-            "u",
-            "--no_use_public_ips",
-            "--experiments=x",
-            "--experiments",
-            "y",
-        ],
-        parser,
-    )
+    beams = ["--runner", "FlinkRunner", "--direct_num_workers=2", "--no_use_public_ips"]
+    repeated = ["--experiments=x", "--experiments", "y"]
+    ours = ["--input", "a", "b", "--epsilon=1", "--debug", "--user_field", "u"]
+    args, beam_args = parse([*ours[:4], *beams, *ours[4:], *repeated], parser)
     assert args == argparse.Namespace(
         input=["a", "b"], epsilon=1.0, window=None, debug=True, mode=None, user_field="u"
     )
-    assert beam_args == (
-        [
-            "--runner",
-            "FlinkRunner",
-            "--direct_num_workers=2",
-            "--no_use_public_ips",
-            "--experiments=x",
-            "--experiments",
-            "y",
-        ]
-    )
+    assert beam_args == beams + repeated
     options = PipelineOptions(beam_args)
     assert options.view_as(DirectOptions).direct_num_workers == 2
     assert options.view_as(WorkerOptions).use_public_ips is False
