@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import job_flags, runner
+from . import guard, job_flags, runner
 from .flags import CommandParser
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def build(
     from ..transforms.estimate import EstimateCounts
     from ..transforms.privatize import Privatize
     from ..transforms.write import WriteEstimates
-    from .logs import limited_records, write_run
+    from .log_jobs import limited_records, write_run
 
     windowing = job_flags.windowing_of(args)
     keys = job_flags.keys_of(args)
@@ -108,16 +108,16 @@ def tally_table(table: EstimateTable) -> WindowTally:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     args, beam_args = job_flags.parse_args(parser(), argv)
-    return runner.command(lambda: _run(args, beam_args), debug=args.debug, name="batch")
+    return guard.guarded("hadabeam batch", lambda: _run(args, beam_args), debug=args.debug)
 
 
 def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
-    from .logs import check_run, finish
+    from .log_jobs import check_run, finish, spill_folder
     from .table import print_estimates
 
     oracle = job_flags.oracle_of(args)
     check_run(args, beam_args)
-    with runner.spill_folder(beam_args, args.temp_dir) as folder:
+    with spill_folder(args, beam_args) as folder:
         runner.run(lambda pipeline: build(pipeline, args, oracle, folder), beam_args)
     summary = finish(args)
     print_estimates(args.output, args.output_format, summary)

@@ -31,6 +31,8 @@ _SPOOL_BYTES = 32 * 2**20
 
 #: Local prefixes that this process writes to; see :func:`remove_leftovers`.
 _prefixes: set[str] = set()
+#: Folders that live as long as a run of this process.
+_folders: set[str] = set()
 
 
 def is_local(path: str) -> bool:
@@ -191,6 +193,17 @@ def names_after(prefix: str, pattern: str) -> list[str]:
     return sorted(path for path in found if wanted.fullmatch(path))
 
 
+@contextlib.contextmanager
+def removed_at_the_end(folder: str) -> Iterator[None]:
+    """Removes a folder when the block ends, or the run is interrupted."""
+    _folders.add(folder)
+    try:
+        yield
+    finally:
+        remove_folder(folder)
+        _folders.discard(folder)
+
+
 def remove_leftovers() -> None:
     """Removes temporary files that an interrupted run of this process left on the disk.
 
@@ -198,6 +211,8 @@ def remove_leftovers() -> None:
     one prefix at once would overwrite each other's output anyway, so everything
     temporary that belongs to the prefix goes.
     """
+    for folder in _folders:
+        remove_folder(folder)
     for prefix in _prefixes:
         folder, base = os.path.split(prefix)
         hidden = os.path.join(folder, f".{base}")

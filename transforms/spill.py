@@ -13,12 +13,14 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from ..mechanisms.errors import InputError
+from . import files
 
 _INLINE = b"d"
 _REFERENCE = b"r"
@@ -26,12 +28,23 @@ _REFERENCE = b"r"
 
 @contextmanager
 def private_folder(parent: str | None = None) -> Iterator[str]:
-    """A new folder of mode 0700, removed with its content at the end."""
-    folder = tempfile.mkdtemp(prefix="hadabeam-", dir=parent)
+    """A new folder of mode 0700, removed with its content at the end.
+
+    Args:
+      parent: where to make it; default: the system's folder for temporary files.
+
+    Raises:
+      InputError: if it cannot be made there.
+    """
     try:
+        folder = tempfile.mkdtemp(prefix="hadabeam-", dir=parent)
+    except OSError as error:
+        raise InputError(
+            f"cannot make a temporary folder in {parent or tempfile.gettempdir()}: "
+            f"{error.strerror}; name another with --temp_dir"
+        ) from None
+    with files.removed_at_the_end(folder):
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class SegmentWriter:

@@ -1,0 +1,139 @@
+"""What the jobs that read logs have in common: records in, summary and dead letters out."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+
+from ..mechanisms.errors import InputError
+from ..mechanisms.oracle import FrequencyOracle
+from ..transforms.limit import LimitContributions
+from ..transforms.randomness import UserKeys
+from ..transforms.read import ReadRecords
+from ..transforms.records import TALLIES
+from ..transforms.spill import private_folder
+from ..transforms.summary import Summarize
+from ..transforms.write import WriteDeadLetters, WriteSummary
+from . import job_flags, runner
+
+if TYPE_CHECKING:
+    from ..transforms.windows import WindowSpec
+
+
+class Logs(NamedTuple):
+    """What was read.
+
+    Attributes:
+      records: one record of each user and window, as ``LimitContributions`` gives them.
+      tallies: ``(window_start, window_end, tally)`` of reading and limiting.
+      dead_letters: records that could not be used.
+    """
+
+    records: beam.PCollection
+    tallies: beam.PCollection
+    dead_letters: beam.PCollection
+
+
+def limited_records(
+    pipeline: beam.Pipeline,
+    args: argparse.Namespace,
+    oracle: FrequencyOracle,
+    keys: UserKeys,
+    windowing: WindowSpec | None,
+    spill_folder: str | None,
+) -> Logs:
+    """Reads the logs that the flags name, and keeps one record of each user and window."""
+    read = pipeline | "Read" >> ReadRecords(
+        args.input,
+        job_flags.fields_of(args),
+        format=args.input_format,
+        time_unit=args.time_unit,
+        raw_dead_letters=args.dead_letter_content,
+    )
+    limited = read.records | "Limit" >> LimitContributions(
+        oracle.domain, keys, args.unknown, windowing, args.shards, spill_folder
+    )
+    reading = read.tallies | "TallyRun" >> beam.Map(lambda tally: (None, None, tally))
+    tallies = (reading, limited[TALLIES]) | "Tallies" >> beam.Flatten()
+    return Logs(limited[None], tallies, read.dead_letters)
+
+
+def write_run(
+    args: argparse.Namespace,
+    oracle: FrequencyOracle,
+    logs: Logs,
+    counted: beam.PCollection,
+    epsilon_effective: float,
+    windowed: bool,
+) -> None:
+    """Writes the summary and the dead letters; ``counted`` holds tallies of reports."""
+    (
+        (logs.tallies, counted)
+        | "AllTallies" >> beam.Flatten()
+        | "Summarize" >> Summarize(oracle, epsilon_effective, windowed)
+        | "WriteSummary" >> WriteSummary(args.output)
+    )
+    logs.dead_letters | "WriteDeadLetters" >> WriteDeadLetters(args.output)
+
+
+def check_run(args: argparse.Namespace, beam_args: list[str]) -> None:
+    """Refuses before anything runs what would fail on a worker of this machine.
+
+    Raises:
+      InputError: if a key file cannot be read here, and workers run here.
+      ParameterError: if flags do not fit together.
+    """
+    job_flags.windowing_of(args)
+    keys = job_flags.keys_of(args)
+    if not runner.is_local(beam_args):
+        return
+    if keys.keyed:
+        keys.load()
+    for key in (args.assignment_key, args.coin_key):
+        if key is not None and key.loose_permissions:
+            print(
+                f"warning: others than its owner can read or change {key.path}; "
+                f"run: chmod 600 {key.path}",
+                file=sys.stderr,
+            )
+
+
+@contextlib.contextmanager
+def spill_folder(args: argparse.Namespace, beam_args: list[str]) -> Iterator[str | None]:
+    """A private folder for the shuffle of runners whose workers share this machine's disk.
+
+    Raises:
+      InputError: if ``--temp_dir`` cannot be written to.
+    """
+    if not runner.is_local(beam_args) and runner.runner_name(beam_args) != "PrismRunner":
+        yield None
+        return
+    with private_folder(args.temp_dir) as folder:
+        yield folder
+
+
+def finish(args: argparse.Namespace) -> dict[str, Any]:
+    """Reads the summary of a run that ended, and says if it counted nothing.
+
+    Raises:
+      InputError: if records were read and none was counted.
+    """
+    with FileSystems.open(f"{args.output}-summary.json") as file:
+        found: dict[str, Any] = json.loads(file.read())
+    if found["reports"] == 0:
+        dropped = ", ".join(f"{number} {reason}" for reason, number in found["dropped"].items())
+        if found["records_read"]:
+            raise InputError(
+                f"of {found['records_read']} records none could be counted ({dropped}); "
+                f"check the field names and --input_format, and see "
+                f"{args.output}-dead-letters.jsonl"
+            )
+        print("warning: the input has no records; the table is empty", file=sys.stderr)
+    return found
