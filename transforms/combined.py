@@ -1,0 +1,1 @@
+def looks_like(lines): return False
