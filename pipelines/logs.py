@@ -1,122 +1,68 @@
-"""What the jobs that read logs have in common: records in, summary and dead letters out."""
+"""What a command says on the terminal: its own words, warnings, errors in a line each.
+
+Beam logs for people who debug Beam: warnings about optional packages, a traceback for
+every attempt of a bundle. A person who runs a command gets one line for a warning, and a
+failure is told once, by :mod:`~hadabeam.pipelines.guard`. ``--debug`` shows everything.
+"""
 
 from __future__ import annotations
 
-import argparse
-import json
+import logging
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
 
-import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
-
-from ..mechanisms.errors import InputError
-from ..mechanisms.oracle import FrequencyOracle
-from ..transforms.limit import LimitContributions
-from ..transforms.randomness import UserKeys
-from ..transforms.read import ReadRecords
-from ..transforms.records import TALLIES
-from ..transforms.summary import Summarize
-from ..transforms.write import WriteDeadLetters, WriteSummary
-from . import job_flags, runner
-
-if TYPE_CHECKING:
-    from ..transforms.windows import WindowSpec
+#: Beginnings of messages that ask for nothing from anybody.
+_NOISE = (
+    "apitools not found",
+    "Discarding unparseable args",
+    "Discarding flag ",
+    "Unparseable argument",
+    "Make sure that locally built Python SDK docker image",
+    "Waiting for grpc channel to be ready",
+    "severity: WARN",
+)
 
 
-class Logs(NamedTuple):
-    """What was read.
+class _Terminal(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes records to whatever standard error is at the time."""
 
-    Attributes:
-      records: one record of each user and window, as ``LimitContributions`` gives them.
-      tallies: ``(window_start, window_end, tally)`` of reading and limiting.
-      dead_letters: records that could not be used.
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+class _Short(logging.Formatter):
+    """One line for a record, without its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        lines = record.getMessage().strip().splitlines()
+        return f"{record.levelname.lower()}: {lines[0] if lines else ''}"
+
+
+def _wanted(record: logging.LogRecord) -> bool:
+    from_beam = record.name == "root" or record.name.startswith("apache_beam")
+    if record.levelno < logging.WARNING:
+        # A cloud runner tells where to watch the job.
+        return record.name.startswith("apache_beam.runners.dataflow")
+    if from_beam and record.levelno >= logging.ERROR:
+        # Told again, with the reason, when the run ends; may quote data.
+        return False
+    return not (from_beam and record.getMessage().startswith(_NOISE))
+
+
+def set_up(debug: bool) -> None:
+    """Sends log records to standard error; call it before Beam is imported.
+
+    Args:
+      debug: show every record from INFO up, with tracebacks.
     """
-
-    records: beam.PCollection
-    tallies: beam.PCollection
-    dead_letters: beam.PCollection
-
-
-def limited_records(
-    pipeline: beam.Pipeline,
-    args: argparse.Namespace,
-    oracle: FrequencyOracle,
-    keys: UserKeys,
-    windowing: WindowSpec | None,
-    spill_folder: str | None,
-) -> Logs:
-    """Reads the logs that the flags name, and keeps one record of each user and window."""
-    read = pipeline | "Read" >> ReadRecords(
-        args.input,
-        job_flags.fields_of(args),
-        format=args.input_format,
-        time_unit=args.time_unit,
-        raw_dead_letters=args.dead_letter_content,
-    )
-    limited = read.records | "Limit" >> LimitContributions(
-        oracle.domain, keys, args.unknown, windowing, args.shards, spill_folder
-    )
-    reading = read.tallies | "TallyRun" >> beam.Map(lambda tally: (None, None, tally))
-    tallies = (reading, limited[TALLIES]) | "Tallies" >> beam.Flatten()
-    return Logs(limited[None], tallies, read.dead_letters)
-
-
-def write_run(
-    args: argparse.Namespace,
-    oracle: FrequencyOracle,
-    logs: Logs,
-    counted: beam.PCollection,
-    epsilon_effective: float,
-    windowed: bool,
-) -> None:
-    """Writes the summary and the dead letters; ``counted`` holds tallies of reports."""
-    (
-        (logs.tallies, counted)
-        | "AllTallies" >> beam.Flatten()
-        | "Summarize" >> Summarize(oracle, epsilon_effective, windowed)
-        | "WriteSummary" >> WriteSummary(args.output)
-    )
-    logs.dead_letters | "WriteDeadLetters" >> WriteDeadLetters(args.output)
-
-
-def check_run(args: argparse.Namespace, beam_args: list[str]) -> None:
-    """Refuses before anything runs what would fail on a worker of this machine.
-
-    Raises:
-      InputError: if a key file cannot be read here, and workers run here.
-      ParameterError: if flags do not fit together.
-    """
-    job_flags.windowing_of(args)
-    keys = job_flags.keys_of(args)
-    if not runner.is_local(beam_args):
-        return
-    if keys.keyed:
-        keys.load()
-    for key in (args.assignment_key, args.coin_key):
-        if key is not None and key.loose_permissions:
-            print(
-                f"warning: others than its owner can read or change {key.path}; "
-                f"run: chmod 600 {key.path}",
-                file=sys.stderr,
-            )
-
-
-def finish(args: argparse.Namespace) -> dict[str, Any]:
-    """Reads the summary of a run that ended, and says if it counted nothing.
-
-    Raises:
-      InputError: if records were read and none was counted.
-    """
-    with FileSystems.open(f"{args.output}-summary.json") as file:
-        found: dict[str, Any] = json.loads(file.read())
-    if found["reports"] == 0:
-        dropped = ", ".join(f"{number} {reason}" for reason, number in found["dropped"].items())
-        if found["records_read"]:
-            raise InputError(
-                f"of {found['records_read']} records none could be counted ({dropped}); "
-                f"check the field names and --input_format, and see "
-                f"{args.output}-dead-letters.jsonl"
-            )
-        print("warning: the input has no records; the table is empty", file=sys.stderr)
-    return found
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Terminal)]:
+        root.removeHandler(handler)
+    handler = _Terminal()
+    if debug:
+        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    else:
+        handler.setFormatter(_Short())
+        handler.addFilter(_wanted)
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)

@@ -1,0 +1,256 @@
+"""How a command ends: the exit code, a reason in one line, nothing left behind.
+
+Whatever goes wrong, a person gets a sentence first. Messages of unknown errors from a
+worker are not shown, because they may quote the data that the worker had in hand; the
+type of the error and the step are. ``--debug`` shows the traceback.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, NoReturn
+
+from ..mechanisms.errors import InputError, ParameterError
+from . import logs
+from .flags import FAILED, USAGE
+
+#: Seconds that a run gets to end after Ctrl-C or SIGTERM.
+PATIENCE = 10.0
+
+_OURS = re.compile(r"\b(InputError|ParameterError): (.*)")
+_STEP = re.compile(r"\s*\[while running (['\"])(.*?)\1\]")
+_TYPE_LINE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)): ?(.*)$", re.M)
+
+
+class Interrupted(BaseException):
+    """Ctrl-C, or SIGTERM. Not an ``Exception``: nothing on the way up may swallow it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class RunError(RuntimeError):
+    """A run that ended without success though nothing was raised; the message says how."""
+
+
+def guarded(prog: str, body: Callable[[], int], *, debug: bool = False) -> int:
+    """Runs a command's body and turns its errors into a sentence and an exit code.
+
+    Args:
+      prog: how the command is called, as ``hadabeam batch``; begins every message.
+      body: does the work; returns the exit code.
+      debug: show tracebacks and Beam's log.
+
+    Returns:
+      What ``body`` returns; 2 for a :class:`ParameterError`, 1 for every other error.
+      After Ctrl-C or SIGTERM the process is gone, with 130 or 143.
+    """
+    logs.set_up(debug)
+    signals = _Signals()
+    try:
+        with signals:
+            return body()
+    except BaseException as error:
+        # Beam wraps what is raised within a bundle, so the type may have changed.
+        if signals.number is not None:
+            _leave(prog, signals.number, signals.before)
+        if not isinstance(error, Exception):
+            raise
+        if debug:
+            traceback.print_exc()
+        message, code = explain(error)
+        if not debug and _find_ours(error) is None:
+            message += "\n(--debug shows where, in full)"
+        print(f"{prog}: error: {message}", file=sys.stderr)
+        _remove_leftovers()
+        return code
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """A sentence for an error, and the exit code: see :func:`guarded`."""
+    ours = _find_ours(error)
+    if ours is not None:
+        return ours
+    text = str(error)
+    step = _STEP.search(text)
+    if step is None and "Traceback (most recent call last)" not in text:
+        # Not from a worker: a runner that cannot be reached, a flag that Beam refuses.
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return (lines[0] if lines else type(error).__name__), FAILED
+    kind, message = [(type(error).__name__, ""), *_TYPE_LINE.findall(text)][-1]
+    kind = kind.rpartition(".")[2]
+    if isinstance(error, OSError) and error.strerror:
+        kind = f"{kind} ({error.strerror})"
+    elif kind in ("MemoryError", "ModuleNotFoundError"):
+        kind = f"{kind} ({_STEP.sub('', message)})" if message else kind
+    where = f" in the step {step.group(2)!r}" if step else " in a worker"
+    return f"the run failed: {kind}{where}", FAILED
+
+
+def _find_ours(error: BaseException) -> tuple[str, int] | None:
+    """The message of the first of our own errors in a chain, or in a worker's traceback."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        if isinstance(link, (InputError, ParameterError)):
+            message = _STEP.sub("", str(link)).strip()
+            return message, USAGE if isinstance(link, ParameterError) else FAILED
+        link = link.__cause__ or link.__context__
+    found = _OURS.search(str(error))
+    if found is None:
+        return None
+    message = _STEP.sub("", found.group(2)).strip()
+    return message, USAGE if found.group(1) == "ParameterError" else FAILED
+
+
+class _Signals:
+    """While open: :class:`Interrupted` on the first signal, the end on the second.
+
+    Attributes:
+      before: the child processes that were there before, and are not ours to end.
+      number: the signal that came, or None.
+    """
+
+    def __init__(self) -> None:
+        self.before = descendants()
+        self.number: int | None = None
+        self._earlier: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> None:
+        # Only the main thread can have handlers.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._earlier[number] = signal.signal(number, self._handle)
+
+    def __exit__(self, *unused: object) -> None:
+        if self.number is None:
+            for number, handler in self._earlier.items():
+                signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.number is not None:
+            end(descendants() - self.before)
+            os._exit(128 + number)
+        self.number = number
+        # Threads will fail because their peers are gone. That is no news.
+        threading.excepthook = lambda args: None
+        threading.Thread(target=_watch, args=(number, self.before), daemon=True).start()
+        for stop in list(_first):
+            stop()
+        raise Interrupted(number)
+
+
+#: What is done on a signal before anything is unwound.
+_first: list[Callable[[], None]] = []
+
+
+@contextlib.contextmanager
+def first_on_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """Calls ``stop`` when a signal comes, before anything is unwound.
+
+    For workers that a runner would wait for on the way out.
+    """
+    _first.append(stop)
+    try:
+        yield
+    finally:
+        _first.remove(stop)
+
+
+def _watch(number: int, before: set[int]) -> None:
+    """Ends a process whose run does not let go: threads that wait for threads."""
+    time.sleep(PATIENCE)
+    end(descendants() - before)
+    _remove_leftovers()
+    os._exit(128 + number)
+
+
+def _leave(prog: str, number: int, before: set[int]) -> NoReturn:
+    """Says so, tidies up, and ends the process with 128 + the signal's number."""
+    how = "interrupted" if number == signal.SIGINT else "stopped by a signal"
+    print(f"{prog}: {how}; nothing that was unfinished is kept", file=sys.stderr)
+    # Runners stop their servers in exit functions. The interpreter itself would then wait
+    # for worker threads, which may be hours from the end of their bundle.
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()
+    end(descendants() - before)
+    _remove_leftovers()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(128 + number)
+
+
+def _remove_leftovers() -> None:
+    # Only a command that came as far as Beam can have written anything.
+    if "apache_beam" in sys.modules:
+        from ..transforms.files import remove_leftovers
+
+        with contextlib.suppress(OSError):
+            remove_leftovers()
+
+
+def descendants() -> set[int]:
+    """The ids of this process's children, and theirs."""
+    parents = _parents()
+    found: set[int] = set()
+    wanted = {os.getpid()}
+    while wanted:
+        wanted = {child for child, parent in parents.items() if parent in wanted} - found
+        found |= wanted
+    return found
+
+
+def _parents() -> dict[int, int]:
+    """Each process's parent, as far as they can be seen."""
+    table: dict[int, int] = {}
+    if os.path.isdir("/proc/self"):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                # pid (name that may hold anything) state parent ...
+                table[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+        return table
+    with contextlib.suppress(OSError):
+        shown = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False
+        )
+        for line in shown.stdout.splitlines():
+            child, parent = line.split()
+            table[int(child)] = int(parent)
+    return table
+
+
+def end(processes: set[int]) -> None:
+    """Ends processes: asks, waits a second, insists."""
+    for number, wait in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 0.0)):
+        for process in processes:
+            with contextlib.suppress(OSError):
+                os.kill(process, number)
+        deadline = time.monotonic() + wait
+        while time.monotonic() < deadline and any(map(_lives, processes)):
+            time.sleep(0.02)
+
+
+def _lives(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        finished, _ = os.waitpid(process, os.WNOHANG)
+        return finished == 0
+    try:
+        os.kill(process, 0)
+    except OSError:
+        return False
+    return True

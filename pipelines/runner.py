@@ -1,0 +1,110 @@
+"""Choosing a runner, and running to the end.
+
+Without ``--runner``, and with ``--runner=DirectRunner``, jobs run on Beam's
+``FnApiRunner`` in this process or, with ``--direct_running_mode=multi_processing``, in
+workers beside it. Beam's own choice for these would be Prism, which it may have to
+download first. Every other name is Beam's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
+
+from ..mechanisms.errors import ParameterError
+from . import guard
+from .guard import Interrupted, RunError
+
+#: Names for running on this machine without anything else.
+_LOCAL = {"directrunner", "fnapirunner"}
+#: Runners whose jobs live in a service of their own, and outlive this process on purpose.
+_MANAGED = {"dataflowrunner"}
+
+
+def runner_name(beam_args: Sequence[str]) -> str:
+    """The name that ``--runner`` gives, without its module; ``DirectRunner`` if none."""
+    name = PipelineOptions(list(beam_args)).view_as(StandardOptions).runner or "DirectRunner"
+    return str(name).rpartition(".")[2]
+
+
+def is_local(beam_args: Sequence[str]) -> bool:
+    """Whether a job runs in this process and its children, on this machine's files."""
+    return runner_name(beam_args).lower() in _LOCAL
+
+
+def choose(options: PipelineOptions) -> PipelineRunner | str:
+    """The runner for ``beam.Pipeline(runner=...)``."""
+    name = options.view_as(StandardOptions).runner
+    if name is None or name.rpartition(".")[2].lower() in _LOCAL:
+        return FnApiRunner()
+    return str(name)
+
+
+def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> PipelineResult:
+    """Builds a pipeline, runs it and waits until it has finished.
+
+    With Beam's ``--no_wait_until_finish`` a job that runs elsewhere is only submitted.
+    Inside :func:`guard.guarded`, Ctrl-C and SIGTERM cancel the job, except on managed
+    services, where it goes on.
+
+    Args:
+      build: adds the transforms to the pipeline it is given.
+      beam_args: flags for ``PipelineOptions``.
+
+    Returns:
+      Beam's result, with the metrics.
+
+    Raises:
+      ParameterError: if Beam refuses the flags or knows no such runner.
+      RunError: if the job ended in another state than DONE.
+      Exception: whatever the runner makes of an error in a worker.
+    """
+    options = PipelineOptions(list(beam_args))
+    local = is_local(beam_args)
+    before = guard.descendants()
+    try:
+        pipeline = beam.Pipeline(runner=choose(options), options=options)
+    except (ValueError, TypeError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise ParameterError(f"Beam refuses its flags: {'; '.join(lines)}") from None
+    build(pipeline)
+    result: PipelineResult | None = None
+    with contextlib.ExitStack() as stack:
+        if local:
+            # The runner waits for its workers; they need not finish their bundles.
+            stack.enter_context(
+                guard.first_on_signal(lambda: guard.end(guard.descendants() - before))
+            )
+        try:
+            result = pipeline.run()
+            if local or not options.view_as(StandardOptions).no_wait_until_finish:
+                state = result.wait_until_finish()
+                if state not in (None, PipelineState.DONE):
+                    raise RunError(f"the job ended as {state}")
+        except Interrupted:
+            if runner_name(beam_args).lower() in _MANAGED:
+                print("The job goes on where it runs; cancel it there.", file=sys.stderr)
+            elif result is not None and not local:
+                _cancel(result)
+            raise
+    return result
+
+
+def _cancel(result: PipelineResult) -> None:
+    """Cancels a job, and does not wait for a job service that no longer answers."""
+
+    def cancel() -> None:
+        with contextlib.suppress(Exception):
+            result.cancel()
+
+    thread = threading.Thread(target=cancel, daemon=True)
+    thread.start()
+    thread.join(guard.PATIENCE / 2)
