@@ -7,12 +7,26 @@ from typing import Any
 
 from .domain import Domain
 from .errors import ParameterError
+from .hadamard_response import HadamardResponse
 from .one_bit import OneBitHadamard
 from .oracle import FrequencyOracle
+from .public_coin import PublicCoinHadamardResponse, PublicCoinRandomizedResponse
+from .randomized_response import RandomizedResponse
+from .rappor import Rappor
+from .subset_selection import SubsetSelection
 
 #: Name to class. Each class takes ``(domain, epsilon, *, collection, version)``.
 ORACLES: dict[str, type[FrequencyOracle]] = {
-    OneBitHadamard.name: OneBitHadamard,
+    oracle.name: oracle
+    for oracle in (
+        OneBitHadamard,
+        HadamardResponse,
+        RandomizedResponse,
+        Rappor,
+        SubsetSelection,
+        PublicCoinHadamardResponse,
+        PublicCoinRandomizedResponse,
+    )
 }
 
 
