@@ -8,12 +8,18 @@ from .domain import Domain
 from .errors import InputError, ParameterError
 from .estimate import POST_PROCESSINGS, FrequencyEstimate, HeavyHitter
 from .hadamard import fwht, hadamard_bits, least_power_of_two
+from .hadamard_response import HadamardResponse
 from .keys import KeyFile, Secret, generate_key_file, read_key
 from .one_bit import OneBitHadamard
 from .oracle import MAX_EPSILON, MIN_EPSILON, FrequencyOracle, check_epsilon
 from .prf import Context, Prf
+from .public_coin import PublicCoinHadamardResponse, PublicCoinRandomizedResponse
+from .randomized_response import RandomizedResponse
+from .rappor import Rappor
 from .registry import ORACLES, make_oracle
 from .simplex import clip_frequencies, project_simplex
+from .subset_selection import SubsetSelection
+from .unperturbed_one_bit import UnperturbedOneBit
 
 __all__ = [
     "MAX_EPSILON",
@@ -25,6 +31,7 @@ __all__ = [
     "Domain",
     "FrequencyEstimate",
     "FrequencyOracle",
+    "HadamardResponse",
     "HeavyHitter",
     "InputError",
     "KeyFile",
@@ -32,9 +39,15 @@ __all__ = [
     "OneBitHadamard",
     "ParameterError",
     "Prf",
+    "PublicCoinHadamardResponse",
+    "PublicCoinRandomizedResponse",
+    "RandomizedResponse",
+    "Rappor",
     "Secret",
     "SeededCoins",
+    "SubsetSelection",
     "SystemCoins",
+    "UnperturbedOneBit",
     "check_epsilon",
     "clip_frequencies",
     "flip_threshold",

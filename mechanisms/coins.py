@@ -75,7 +75,7 @@ class Coins(ABC):
     """Random words for users. One draw per user and purpose."""
 
     @abstractmethod
-    def words(self, n: int, *, inputs: Array | None = None, block: int = 0) -> Array:
+    def words(self, n: int, *, inputs: Array | None = None, block: int | Array = 0) -> Array:
         """Two independent uniform 64-bit words per user.
 
         Args:
@@ -83,14 +83,15 @@ class Coins(ABC):
           inputs: int64[n], what the words are for, where an oracle needs other words for
             another input (a value index); None for one-bit coins, where word 0 is the
             coin of true bit 0 and word 1 that of true bit 1.
-          block: further words for the same input: 0, 1, 2, ...
+          block: further words for the same input: 0, 1, 2, ...; int64[n] if users are at
+            different ones.
 
         Returns:
           uint64[n, 2].
         """
 
-    def take(self, rows: Array) -> Coins:
-        """The coins of some of the users (indices), in that order."""
+    def take(self, rows: Array | slice) -> Coins:
+        """The coins of some of the users (indices or a slice), in that order."""
         del rows
         return self
 
@@ -122,7 +123,7 @@ class KeyedCoins(Coins):
     def __repr__(self) -> str:
         return f"KeyedCoins(<{len(self._users)} users>)"
 
-    def words(self, n: int, *, inputs: Array | None = None, block: int = 0) -> Array:
+    def words(self, n: int, *, inputs: Array | None = None, block: int | Array = 0) -> Array:
         """See :meth:`Coins.words`.
 
         Raises:
@@ -130,7 +131,7 @@ class KeyedCoins(Coins):
         """
         if n != len(self._users):
             raise ParameterError(f"these coins are for {len(self._users)} users, not for {n}")
-        if inputs is None and block == 0:
+        if inputs is None and isinstance(block, int) and block == 0:
             return self._prf.words(self._context, self._users)
         if self._chain is None:
             self._chain = self._prf.absorb(self._context, self._users)
@@ -139,19 +140,25 @@ class KeyedCoins(Coins):
         last[:, 1] = block
         return as_words(self._prf.finish(self._chain, last.view(np.uint8)))
 
-    def take(self, rows: Array) -> KeyedCoins:
-        """The coins of some of the users (indices), in that order."""
+    def take(self, rows: Array | slice) -> KeyedCoins:
+        """The coins of some of the users (indices or a slice), in that order."""
         some = object.__new__(KeyedCoins)
         some._prf, some._context = self._prf, self._context
-        some._users = self._users[rows]
-        some._chain = None if self._chain is None else self._chain[rows]
+        some._users = _take_rows(self._users, rows)
+        some._chain = None if self._chain is None else _take_rows(self._chain, rows)
         return some
+
+
+def _take_rows(blocks: Array, rows: Array | slice) -> Array:
+    """``blocks[rows]`` of uint8[n, 16]; as items of 16 bytes they move several times faster."""
+    items = np.ascontiguousarray(blocks).view(np.complex128)[:, 0]
+    return np.ascontiguousarray(items[rows]).view(np.uint8).reshape(-1, BLOCK)
 
 
 class SystemCoins(Coins):
     """Fresh coins from the operating system: nobody can repeat them, and nobody can guess them."""
 
-    def words(self, n: int, *, inputs: Array | None = None, block: int = 0) -> Array:
+    def words(self, n: int, *, inputs: Array | None = None, block: int | Array = 0) -> Array:
         """See :meth:`Coins.words`. Every call draws anew."""
         return as_words(np.frombuffer(os.urandom(BLOCK * n), dtype=np.uint8).reshape(n, BLOCK))
 
@@ -172,6 +179,6 @@ class SeededCoins(Coins):
     def __repr__(self) -> str:
         return "SeededCoins(<not private: for tests and simulations only>)"
 
-    def words(self, n: int, *, inputs: Array | None = None, block: int = 0) -> Array:
+    def words(self, n: int, *, inputs: Array | None = None, block: int | Array = 0) -> Array:
         """See :meth:`Coins.words`."""
         return self._generator.integers(0, WORD, size=(n, 2), dtype=np.uint64)

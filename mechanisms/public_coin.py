@@ -1,4 +1,4 @@
-"""One bit with public randomness: Lemma 2 of Acharya and Sun (2019), after Bassily and Smith (2015).
+"""One bit with public randomness: Lemma 2 of Acharya and Sun (2019), by Bassily and Smith (2015).
 
 Each user has a public output y of a scheme, uniform over all of them, and sends one bit:
 1 with probability q where the scheme gives y its larger probability under the user's
@@ -238,7 +238,7 @@ class PublicCoinRandomizedResponse(_PublicCoin):
         self._gain = float(2 * truth_probability(self.threshold) - 1)
 
     def _likely(self, values: Array, columns: Array) -> Array:
-        return (values == columns).view(np.uint8)
+        return np.asarray(values == columns).view(np.uint8)
 
     def reports(self, counts: Array) -> int:
         """n, the sum of the second row."""

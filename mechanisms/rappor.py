@@ -121,7 +121,7 @@ class Rappor(NoColumns, SupportOracle):
         lanes = words.astype("<u8", copy=False).view(np.uint8).reshape(n, -1)[:, :size]
         first = self.threshold >> 56
         bits = (lanes < first).view(np.uint8)
-        tied, position = np.nonzero(lanes == first)
+        tied, position = np.divmod(np.flatnonzero(lanes == first), size)
         rest = coins.take(tied).words(tied.size, inputs=position, block=_TIES)[:, 0]
         bits[tied, position] = (rest >> np.uint64(8)) < np.uint64(self.threshold & _REST)
         bits[np.arange(n), values] = own >= np.uint64(self.threshold)

@@ -153,14 +153,16 @@ class SubsetSelection(NoColumns, SupportOracle):
             return found
         lane: Any = np.uint16 if others <= _SHORT_LANES else np.uint32
         span = 1 << (8 * np.dtype(lane).itemsize)
-        limit = span // others * others
-        # Draws until so many of them are different: the mean, and some deviations more.
-        mean = sum(others / (others - i) for i in range(wanted)) * span / limit
-        lanes = int(mean + 5 * math.sqrt(mean)) + 8
+        # Draws until so many are different, collecting coupons: the mean and 5 deviations.
+        rest = 1 - (wanted - 0.5) / others
+        mean, variance = -others * math.log(rest), others * (1 / rest - 1 + math.log(rest))
+        share = (span - span % others) / span
+        lanes = 8 + math.ceil(mean / share + 5 * math.sqrt(variance + mean * (1 - share)))
+        lanes = max(lanes, wanted)
         rows = np.arange(values.size)
         while rows.size:
             drawn = _lanes(coins.take(rows), values[rows], lanes, lane)
-            done, subsets = _first_distinct(drawn, limit, others, wanted)
+            done, subsets = _first_distinct(drawn, others, wanted)
             found[rows[done]] = subsets
             # Starting over with more draws keeps the subset uniform: whether there were
             # enough does not depend on which values they were. A keyed sequence goes on.
@@ -215,7 +217,7 @@ class SubsetSelection(NoColumns, SupportOracle):
     def _valid_payload(self, payload: Array) -> Array:
         if self.bitmap:
             held = np.bitwise_count(payload).sum(axis=1, dtype=np.int64)
-            return spare_bits_clear(payload, self.domain.size) & (held == self.subset)
+            return np.asarray(spare_bits_clear(payload, self.domain.size) & (held == self.subset))
         indices = self._indices(payload)
         rising = (np.diff(indices, axis=1) > 0).all(axis=1)
         return np.asarray(rising & (indices[:, -1] < self.domain.size))
@@ -243,48 +245,51 @@ def _lanes(coins: Coins, values: Array, lanes: int, lane: Any) -> Array:
     """lane[n, >= lanes]: the users' sequences of draws, from PRF blocks 1, 2, 3, ..."""
     size = np.dtype(lane).itemsize
     blocks = -(-lanes * size // 16)
-    words = np.empty((values.size, blocks, 2), dtype="<u8")
-    for block in range(blocks):
-        words[:, block] = coins.words(values.size, inputs=values, block=block + 1)
-    return words.reshape(values.size, -1).view(lane)
+    n = values.size
+    words = coins.take(np.repeat(np.arange(n), blocks)).words(
+        n * blocks, inputs=np.repeat(values, blocks), block=np.tile(np.arange(1, blocks + 1), n)
+    )
+    return words.astype("<u8", copy=False).reshape(n, -1).view(lane)
 
 
-def _first_distinct(drawn: Array, limit: int, others: int, wanted: int) -> tuple[Array, Array]:
-    """The first ``wanted`` different numbers of each sequence.
+def _first_distinct(drawn: Array, others: int, wanted: int) -> tuple[Array, Array]:
+    """The first ``wanted`` different numbers below ``others`` of each sequence.
 
     Args:
-      drawn: unsigned integers[n, m]. From ``limit`` on they are rejected, and below it
-        taken modulo ``others``, a divisor of ``limit``.
-      limit: see above.
-      others: see above.
-      wanted: how many.
+      drawn: uint16[n, m] or uint32[n, m], uniform; each gives one number, or is rejected.
+      others: at most 2**13, or 2**31.
+      wanted: how many, at most m.
 
     Returns:
       bool[n], whether there were enough, and int64[enough, wanted], sorted.
     """
     n, m = drawn.shape
     shift = m.bit_length()
-    wide = np.uint32 if others.bit_length() + shift <= 32 else np.uint64
-    # Number and place in one word: sorted, the first of each number is its first draw.
+    bits = 8 * drawn.itemsize
+    wide = np.uint32 if bits == 16 and others.bit_length() + shift <= 32 else np.uint64
+    # The number is the high half of a product. Its low half is rejected where it is one of
+    # the few that would give some numbers one draw more than others (D. Lemire, 2019).
     keys = drawn.astype(wide)
-    rejected = keys >= limit
-    keys %= wide(others)
-    keys[rejected] = others
+    keys *= wide(others)
+    rejected = keys.astype(drawn.dtype) < (1 << bits) % others
+    keys >>= wide(bits)
+    np.copyto(keys, wide(others), where=rejected)
+    # Number and place in one word: sorted, the first of each number is its first draw.
     keys <<= wide(shift)
     keys |= np.arange(m, dtype=wide)
     keys.sort(axis=1)
     numbers = keys >> wide(shift)
-    places = (keys & wide((1 << shift) - 1)).astype(np.intp)
     first = np.empty((n, m), dtype=np.bool_)
     first[:, 0] = True
     np.not_equal(numbers[:, 1:], numbers[:, :-1], out=first[:, 1:])
     first &= numbers < others
-    new = np.empty_like(first)
-    np.put_along_axis(new, places, first, axis=1)
-    rank = np.cumsum(new, axis=1, dtype=np.int32)
-    done = rank[:, -1] >= wanted
-    # The place at which the last number wanted is drawn.
-    last = np.argmax(rank >= wanted, axis=1)
-    first &= places <= last[:, None]
-    first &= done[:, None]
+    # Where each new number is drawn; repeated ones are put last.
+    keys &= wide((1 << shift) - 1)
+    np.copyto(keys, wide(m), where=~first)
+    places = keys.astype(np.uint16 if m < 1 << 16 else np.uint32)
+    last = np.partition(places, wanted - 1, axis=1)[:, wanted - 1]
+    done = last < m
+    if m > wanted:
+        first &= places <= last[:, None]
+        first &= done[:, None]
     return done, numbers[first].reshape(-1, wanted).astype(np.int64)

@@ -114,7 +114,7 @@ class NoColumns(FrequencyOracle):
         outside = (np.asarray(column) != 0) | (np.asarray(bit) != 0)
         if payload is None or payload.ndim != 2 or payload.shape[1] != self.payload_bytes:
             return np.zeros(len(outside), dtype=np.bool_)
-        return ~outside & self._valid_payload(payload)
+        return np.asarray(~outside & self._valid_payload(payload))
 
     def _payload_of(self, payload: Array | None) -> Array:
         width = self.payload_bytes

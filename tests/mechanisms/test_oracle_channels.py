@@ -147,17 +147,15 @@ def as_outputs(oracle, columns, messages):
 def test_public_coin_is_one_bit_on_the_next_row_with_all_columns(size, epsilon):
     """Value x on row x + 1 and columns uniform on 0..K-1: the published matrix, one row down."""
     public = build("public_coin", size, epsilon)
-    # One value more, so that the last row exists; the published scheme uses all columns.
-    one_bit = OneBitHadamard.as_published(
-        Domain([f"w{i}" for i in range(public.order - 1)]), epsilon
-    )
-    assert one_bit.order == public.order
+    # The published scheme of as many values as there are rows: it uses all columns, of a
+    # matrix twice as large, whose upper left quarter is this one.
+    one_bit = OneBitHadamard.as_published(Domain([f"w{i}" for i in range(public.order)]), epsilon)
+    assert one_bit.order == 2 * public.order
     outputs, rows = public.channel()
-    same_outputs, their_rows = one_bit.channel()
-    assert outputs == same_outputs
+    their_outputs, their_rows = one_bit.channel()
+    assert outputs == their_outputs[: 2 * public.order]
     for value in range(size):
-        if value + 1 < len(their_rows):
-            assert rows[value] == their_rows[value + 1]
+        assert rows[value] == [2 * p for p in their_rows[value + 1][: 2 * public.order]]
     base_outputs, base_rows = build("hadamard_response", size, epsilon).channel()
     assert [y for y in base_outputs for _ in (0, 1)] == [y for y, _ in outputs]
     # The bit is 1 with probability q exactly where Hadamard response favours the output.
