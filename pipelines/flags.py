@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
+
+from . import logs
 
 #: Exit codes of every command.
 DONE, FAILED, USAGE = 0, 1, 2
@@ -168,6 +171,8 @@ def _unknown_flag(name: str, ours: Iterable[str], theirs: Iterable[str]) -> str:
 
 def _beam_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """A parser of all flags that Beam knows, whose errors come out as ``parser``'s."""
+    if "apache_beam" not in sys.modules:
+        logs.set_up(debug="--debug" in sys.argv)
     from apache_beam.options import pipeline_options
 
     class BeamParser(pipeline_options._BeamArgumentParser):  # type: ignore[misc]

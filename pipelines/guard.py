@@ -11,9 +11,11 @@ import atexit
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -60,7 +62,7 @@ def guarded(prog: str, body: Callable[[], int], *, debug: bool = False) -> int:
     logs.set_up(debug)
     signals = _Signals()
     try:
-        with signals:
+        with signals, contextlib.nullcontext() if debug else logs.quiet():
             return body()
     except BaseException as error:
         # Beam wraps what is raised within a bundle, so the type may have changed.
@@ -134,8 +136,16 @@ class _Signals:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._earlier[number] = signal.signal(number, self._handle)
+            _active.append(self)
+
+    def take(self) -> None:
+        """Takes the signals back from who else took them."""
+        for number in self._earlier:
+            signal.signal(number, self._handle)
 
     def __exit__(self, *unused: object) -> None:
+        if self in _active:
+            _active.remove(self)
         if self.number is None:
             for number, handler in self._earlier.items():
                 signal.signal(number, handler)
@@ -152,6 +162,16 @@ class _Signals:
         for stop in list(_first):
             stop()
         raise Interrupted(number)
+
+
+#: The signal handling of the commands that are running: one, or none.
+_active: list[_Signals] = []
+
+
+def take_signals() -> None:
+    """Makes signals ours again: Beam's job servers would end the server before the job."""
+    for signals in _active:
+        signals.take()
 
 
 #: What is done on a signal before anything is unwound.
@@ -195,7 +215,34 @@ def _leave(prog: str, number: int, before: set[int]) -> NoReturn:
     os._exit(128 + number)
 
 
+#: Folders of this process's runs that are to be gone when it ends.
+_folders: set[str] = set()
+
+
+@contextlib.contextmanager
+def temporary_files() -> Iterator[None]:
+    """Puts the temporary files of this process and its children into a folder, and removes it.
+
+    Beam stages the files of a job that runs elsewhere, and leaves them.
+    """
+    folder = tempfile.mkdtemp(prefix="hadabeam-run-")
+    earlier, earlier_variable = tempfile.tempdir, os.environ.get("TMPDIR")
+    _folders.add(folder)
+    tempfile.tempdir = os.environ["TMPDIR"] = folder
+    try:
+        yield
+    finally:
+        tempfile.tempdir = earlier
+        if earlier_variable is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = earlier_variable
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _remove_leftovers() -> None:
+    for folder in _folders:
+        shutil.rmtree(folder, ignore_errors=True)
     # Only a command that came as far as Beam can have written anything.
     if "apache_beam" in sys.modules:
         from ..transforms.files import remove_leftovers

@@ -4,6 +4,8 @@ Without ``--runner``, and with ``--runner=DirectRunner``, jobs run on Beam's
 ``FnApiRunner`` in this process or, with ``--direct_running_mode=multi_processing``, in
 workers beside it. Beam's own choice for these would be Prism, which it may have to
 download first. Every other name is Beam's.
+
+Beam is imported by the functions that need it, so that ``--help`` is quick.
 """
 
 from __future__ import annotations
@@ -12,16 +14,16 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
+from typing import TYPE_CHECKING, Any
 
 from ..mechanisms.errors import ParameterError
 from . import guard
 from .guard import Interrupted, RunError
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.runner import PipelineResult, PipelineRunner
 
 #: Names for running on this machine without anything else.
 _LOCAL = {"directrunner", "fnapirunner"}
@@ -31,6 +33,8 @@ _MANAGED = {"dataflowrunner"}
 
 def runner_name(beam_args: Sequence[str]) -> str:
     """The name that ``--runner`` gives, without its module; ``DirectRunner`` if none."""
+    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
     name = PipelineOptions(list(beam_args)).view_as(StandardOptions).runner or "DirectRunner"
     return str(name).rpartition(".")[2]
 
@@ -42,6 +46,9 @@ def is_local(beam_args: Sequence[str]) -> bool:
 
 def choose(options: PipelineOptions) -> PipelineRunner | str:
     """The runner for ``beam.Pipeline(runner=...)``."""
+    from apache_beam.options.pipeline_options import StandardOptions
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
     name = options.view_as(StandardOptions).runner
     if name is None or name.rpartition(".")[2].lower() in _LOCAL:
         return FnApiRunner()
@@ -67,6 +74,10 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
       RunError: if the job ended in another state than DONE.
       Exception: whatever the runner makes of an error in a worker.
     """
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+    from apache_beam.runners.runner import PipelineState
+
     options = PipelineOptions(list(beam_args))
     local = is_local(beam_args)
     before = guard.descendants()
@@ -78,13 +89,16 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
     build(pipeline)
     result: PipelineResult | None = None
     with contextlib.ExitStack() as stack:
-        if local:
+        if not local:
+            stack.enter_context(guard.temporary_files())
+        else:
             # The runner waits for its workers; they need not finish their bundles.
             stack.enter_context(
                 guard.first_on_signal(lambda: guard.end(guard.descendants() - before))
             )
         try:
             result = pipeline.run()
+            guard.take_signals()
             if local or not options.view_as(StandardOptions).no_wait_until_finish:
                 state = result.wait_until_finish()
                 if state not in (None, PipelineState.DONE):

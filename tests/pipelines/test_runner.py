@@ -1,0 +1,226 @@
+"""Running: which runner, how failures are told, and that a signal leaves nothing behind.
+
+Most of it is about whole processes, so the tests start some.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from hadabeam.mechanisms.errors import InputError, ParameterError
+from hadabeam.pipelines import guard, runner
+
+CANARY = "canary-7f3a"
+PROLOGUE = """
+import sys, time
+from hadabeam.pipelines.guard import guarded
+from hadabeam.pipelines.runner import run
+from hadabeam.mechanisms.errors import InputError, ParameterError
+
+def prepare():
+    pass
+
+def job(*beam_args):
+    def build(pipeline):
+        import apache_beam as beam
+        elements = pipeline | beam.Create([1, 2]) | beam.Reshuffle()
+        _ = elements | "Work" >> beam.Map(work)
+    def body():
+        prepare()
+        run(build, beam_args)
+        print("done")
+        return 0
+    return guarded("hadabeam test", body, debug="--debug" in sys.argv)
+"""
+MULTI = '"--direct_running_mode=multi_processing", "--direct_num_workers=2"'
+
+
+def prism() -> str | None:
+    """The Prism binary that the environment names."""
+    return os.environ.get("HADABEAM_PRISM")
+
+
+def script(folder: pathlib.Path, text: str) -> list[str]:
+    path = folder / "job.py"
+    path.write_text(PROLOGUE + text)
+    return [sys.executable, str(path)]
+
+
+def execute(folder: pathlib.Path, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*script(folder, text), *flags], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def processes_that_mention(mark: str) -> list[str]:
+    """Command lines and environments of other processes that hold a mark."""
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+            continue
+        try:
+            content = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if mark.encode() in content and state != "Z":
+            found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], FnApiRunner),
+        (["--runner=DirectRunner"], FnApiRunner),
+        (["--runner=directrunner"], FnApiRunner),
+        (["--runner", "FnApiRunner"], FnApiRunner),
+        (["--runner=PrismRunner"], str),
+        (["--runner=FlinkRunner"], str),
+    ],
+)
+def test_the_choice_of_a_runner(flags: list[str], expected: type) -> None:
+    assert isinstance(runner.choose(PipelineOptions(flags)), expected)
+    assert runner.is_local(flags) == (expected is FnApiRunner)
+
+
+def test_a_run_returns_its_metrics() -> None:
+    def count(element: int) -> int:
+        beam.metrics.Metrics.counter("test", "elements").inc()
+        return element
+
+    result = runner.run(lambda pipeline: pipeline | beam.Create([1, 2, 3]) | beam.Map(count), [])
+    (counter,) = result.metrics().query()["counters"]
+    assert counter.committed == 3
+
+
+def test_an_unknown_runner_is_a_parameter_error() -> None:
+    with pytest.raises(ParameterError, match="NoSuchRunner"):
+        runner.run(lambda pipeline: None, ["--runner=NoSuchRunner"])
+
+
+def test_done(tmp_path: pathlib.Path) -> None:
+    run = execute(tmp_path, "work = str\nsys.exit(job())")
+    assert (run.returncode, run.stdout, run.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("mode", ["", MULTI])
+@pytest.mark.parametrize(("kind", "code"), [("InputError", 1), ("ParameterError", 2)])
+def test_our_errors_from_a_worker_are_one_line(
+    mode: str, kind: str, code: int, tmp_path: pathlib.Path
+) -> None:
+    text = f"def work(x):\n    raise {kind}('cannot read x: no such file')\nsys.exit(job({mode}))"
+    run = execute(tmp_path, text)
+    assert run.returncode == code
+    assert run.stderr == "hadabeam test: error: cannot read x: no such file\n"
+
+
+@pytest.mark.parametrize("mode", ["", MULTI])
+def test_other_errors_tell_type_and_step_but_no_content(mode: str, tmp_path: pathlib.Path) -> None:
+    text = f"def work(x):\n    return int('{CANARY}')\nsys.exit(job({mode}))"
+    run = execute(tmp_path, text)
+    assert run.returncode == 1
+    assert run.stderr == (
+        "hadabeam test: error: the run failed: ValueError in the step 'Work'\n"
+        "(--debug shows where, in full)\n"
+    )
+    if not mode:
+        shown = execute(tmp_path, text, "--debug")
+        assert shown.returncode == 1
+        assert "Traceback (most recent call last)" in shown.stderr
+        assert shown.stderr.endswith(
+            "hadabeam test: error: the run failed: ValueError in the step 'Work'\n"
+        )
+
+
+def test_errors_before_a_run() -> None:
+    assert guard.explain(InputError("no file matches x")) == ("no file matches x", 1)
+    assert guard.explain(ParameterError("k must be 2 or more")) == ("k must be 2 or more", 2)
+    assert guard.explain(OSError("job server\n  did not start")) == ("job server", 1)
+    assert guard.explain(RuntimeError()) == ("RuntimeError", 1)
+    chained = RuntimeError("outer")
+    chained.__cause__ = InputError("inner [while running 'A/B']")
+    assert guard.explain(chained) == ("inner", 1)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("mode", ["", MULTI])
+def test_a_signal_ends_a_run_and_its_workers(
+    number: signal.Signals, code: int, mode: str, tmp_path: pathlib.Path
+) -> None:
+    mark = f"hadabeam-test-{os.getpid()}-{time.monotonic_ns()}"
+    text = f"""
+def work(x):
+    open({str(tmp_path / "started")!r}, "w").close()
+    time.sleep(300)
+def prepare():
+    from hadabeam.transforms import files
+    prefix = files.check_prefix({str(tmp_path / "pages")!r})
+    open(files.temporary_name(prefix + "-estimates.avro"), "w").close()
+sys.exit(job({mode}))
+"""
+    check_ending(tmp_path, text, mark, number, code)
+    assert not list(tmp_path.glob(".pages*"))
+
+
+def check_ending(
+    folder: pathlib.Path, text: str, mark: str, number: signal.Signals, code: int
+) -> None:
+    """Starts a job, sends it a signal once it works, and looks at what is left."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    environment = {**os.environ, "HADABEAM_TEST_MARK": mark, "TMPDIR": str(temporary)}
+    process = subprocess.Popen(
+        script(folder, text),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    started = folder / "started"
+    try:
+        while not started.exists():
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.05)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    how = "interrupted" if number == signal.SIGINT else "stopped by a signal"
+    assert errors == f"hadabeam test: {how}; nothing that was unfinished is kept\n"
+    assert output == ""
+    assert process.returncode == code
+    assert processes_that_mention(mark) == []
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.skipif(prism() is None, reason="HADABEAM_PRISM names no Prism binary")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_prism(number: signal.Signals, code: int, tmp_path: pathlib.Path) -> None:
+    mark = f"hadabeam-test-{os.getpid()}-{time.monotonic_ns()}"
+    text = f"""
+def work(x):
+    open({str(tmp_path / "started")!r}, "w").close()
+    time.sleep(300)
+sys.exit(job("--runner=PrismRunner", "--prism_location={prism()}", "--environment_type=LOOPBACK"))
+"""
+    check_ending(tmp_path, text, mark, number, code)
+
+
+@pytest.mark.skipif(prism() is None, reason="HADABEAM_PRISM names no Prism binary")
+def test_failures_on_prism_are_one_line(tmp_path: pathlib.Path) -> None:
+    flags = f'"--runner=PrismRunner", "--prism_location={prism()}", "--environment_type=LOOPBACK"'
+    text = f"def work(x):\n    raise InputError('cannot read x')\nsys.exit(job({flags}))"
+    run = execute(tmp_path, text)
+    assert run.returncode == 1
+    assert run.stderr == "hadabeam test: error: cannot read x\n"
