@@ -155,7 +155,7 @@ class CsvParser:
             return Rows.of(columns, block, starts, stops)
         rows: list[list[str | None]] = []
         bad: list[int] = []
-        for number, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist())):
+        for number, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
             row = self.read_record(bytes(data[start:stop]))
             if row is None:
                 bad.append(number)

@@ -71,14 +71,12 @@ class Extractor:
         return Extracted(batch, letters, {name: n for name, n in tally.items() if n})
 
     def _batch(self, rows: Rows) -> pa.RecordBatch:
-        given = dict(zip(self._fields.columns, rows.columns))
+        given = dict(zip(self._fields.columns, rows.columns, strict=False))
         if not given:  # rows of nothing but bad records
             given = dict.fromkeys(self._fields.columns, pa.array([], pa.string()))
         fields = self._fields
-        texts = {
-            field: _own(to_text(given[field]))
-            for field in {fields.user, fields.value, fields.key} - {None}
-        }
+        wanted = {field for field in (fields.user, fields.value, fields.key) if field is not None}
+        texts = {field: _own(to_text(given[field])) for field in wanted}
         columns = {"user": texts[fields.user], "value": texts[fields.value]}
         if fields.time is not None:
             columns["event_time"] = to_micros(given[fields.time], self._unit)
@@ -88,9 +86,7 @@ class Extractor:
 
     def _letter(self, reason: str, rows: Rows, row: int, bad: bool = False) -> DeadLetter:
         position = int((rows.bad_positions if bad else rows.positions)[row])
-        return DeadLetter(
-            reason, self._file, position, rows.raw(row, bad) if self._raw else None
-        )
+        return DeadLetter(reason, self._file, position, rows.raw(row, bad) if self._raw else None)
 
 
 def _nulls(column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

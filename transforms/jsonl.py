@@ -22,19 +22,19 @@ import pyarrow.json
 
 from .blocks import Block
 from .fields import Path
+from .lines import BLANK, find_lines, join_lines
 from .records import canonical
 from .rows import Rows
 from .texts import is_utf8
 
 Array = np.ndarray[Any, Any]
 
-_BLANK = b" \t\r\n"
 _TYPES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
 _EXACT = 2.0**53
 _LOOK = 64  # lines from which the types of columns are guessed
 
 
-class _Unparseable(Exception):
+class _UnparseableError(Exception):
     """A line that is no record."""
 
 
@@ -60,7 +60,7 @@ class JsonlParser:
 
     def parse(self, block: Block) -> Rows:
         """The columns of a block: texts, or numbers or booleans where all rows have those."""
-        starts, stops, uniform = _lines(block.data)
+        starts, stops, uniform = find_lines(block.data)
         if not len(starts):
             return Rows.of(self._empty(), block, starts, stops)
         if self._types is None:
@@ -87,24 +87,22 @@ class JsonlParser:
         if not self._one_schema or not is_utf8(data):
             return None
         if not uniform:
-            lines = [data[start:stop] for start, stop in zip(starts.tolist(), stops.tolist())]
-            data = bytearray(b"\n".join(lines))
+            data = join_lines(data, starts, stops)
         types = self._types or (pa.string(),) * len(self.paths)
         table = _read_json(data, _schema(self.paths, types))
         if table is None or table.num_rows != len(starts):
             return None
         columns = []
-        for path, kind in zip(self.paths, types):
+        for path, kind in zip(self.paths, types, strict=True):
             column = _descend(table, path)
-            if kind == pa.float64():
-                if pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py():
-                    return None  # it may be an integer that a double cannot hold
+            if kind == pa.float64() and pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py():
+                return None  # it may be an integer that a double cannot hold
             columns.append(column)
         return columns
 
     def _guess(self, data: bytearray, starts: Array, stops: Array) -> tuple[pa.DataType, ...]:
         rows = []
-        for start, stop in zip(starts[:_LOOK].tolist(), stops[:_LOOK].tolist()):
+        for start, stop in zip(starts[:_LOOK].tolist(), stops[:_LOOK].tolist(), strict=True):
             try:
                 rows.append([_find(orjson.loads(data[start:stop]), path) for path in self.paths])
             except orjson.JSONDecodeError:
@@ -117,10 +115,10 @@ class JsonlParser:
         data = block.data
         rows: list[list[object]] = []
         bad: list[int] = []
-        for number, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist())):
+        for number, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
             try:
                 rows.append(self._objects(bytes(data[start:stop])))
-            except _Unparseable:
+            except _UnparseableError:
                 bad.append(number)
         self._types = _types_of(rows[-_LOOK:], len(self.paths))
         columns = [
@@ -137,17 +135,17 @@ class JsonlParser:
         read. Of a name that is given twice the last counts. Objects, lists and
         NaN as a field's value are missing.
         """
-        line = line.strip(_BLANK)
+        line = line.strip(BLANK)
         if not (line.startswith(b"{") and line.endswith(b"}")):
             return None
         try:
             return [canonical(value) or None for value in self._objects(line)]
-        except _Unparseable:
+        except _UnparseableError:
             return None
 
     def _objects(self, line: bytes) -> list[object]:
         if line[:1] != b"{":
-            raise _Unparseable
+            raise _UnparseableError
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -162,10 +160,10 @@ class JsonlParser:
     def _lenient(self, line: bytes) -> list[object]:
         """What arrow accepts beyond the standard: the fields that it can read."""
         if line[-1:] != b"}" or not is_utf8(line):
-            raise _Unparseable
+            raise _UnparseableError
         table = _read_json(line, pa.schema([]))
         if table is None or table.num_rows != 1:
-            raise _Unparseable
+            raise _UnparseableError
         values = []
         for path in self.paths:
             for kind in _TYPES:
@@ -174,7 +172,7 @@ class JsonlParser:
                     values.append(_descend(table, path)[0].as_py())
                     break
             else:
-                raise _Unparseable
+                raise _UnparseableError
         return values
 
 
@@ -187,7 +185,7 @@ def _find(record: Any, path: Path) -> object:
         if not isinstance(record, dict):
             return None
         record = record.get(name)
-    return record  # type: ignore[no-any-return]
+    return record
 
 
 def _types_of(rows: Sequence[Sequence[object]], columns: int) -> tuple[pa.DataType, ...]:
@@ -206,44 +204,10 @@ def _types_of(rows: Sequence[Sequence[object]], columns: int) -> tuple[pa.DataTy
     return tuple(types)
 
 
-def _lines(data: bytearray) -> tuple[Array, Array, bool]:
-    """Where the non-blank lines start and stop, without blanks around them.
-
-    Returns:
-      ``(starts, stops, uniform)``; uniform says that nothing had to be left out.
-    """
-    characters = np.frombuffer(data, np.uint8)
-    stops = np.flatnonzero(characters == 10)
-    if len(data) and data[-1] != 10:
-        stops = np.append(stops, len(data))
-    starts = np.empty_like(stops)
-    starts[:1] = 0
-    starts[1:] = stops[:-1] + 1
-    if not len(starts):
-        return starts, stops, True
-    before = characters[np.maximum(stops - 1, 0)]
-    carriage = (before == 13) & (stops > starts)
-    if carriage.any():
-        stops = stops - carriage
-    filled = stops > starts
-    first = characters[np.minimum(starts, len(data) - 1)]
-    last = characters[np.maximum(stops - 1, 0)]
-    blank = (first == 32) | (first == 9) | (first == 13) | (last == 32) | (last == 9) | (last == 13)
-    if filled.all() and not blank.any():
-        return starts, stops, True
-    starts, stops = starts.copy(), stops.copy()
-    for row in np.flatnonzero(filled & blank).tolist():
-        line = bytes(data[starts[row] : stops[row]])
-        starts[row] += len(line) - len(line.lstrip(_BLANK))
-        stops[row] = max(starts[row], stops[row] - (len(line) - len(line.rstrip(_BLANK))))
-    filled = stops > starts
-    return starts[filled], stops[filled], False
-
-
 def _schema(paths: Sequence[Path], types: Sequence[pa.DataType]) -> pa.Schema:
     """The schema of nothing but the fields ``paths``."""
     tree: dict[str, Any] = {}
-    for path, kind in zip(paths, types):
+    for path, kind in zip(paths, types, strict=True):
         branch = tree
         for name in path[:-1]:
             branch = branch.setdefault(name, {})

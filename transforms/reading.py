@@ -10,7 +10,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from . import parquet
+from .avro import AvroReader
 from .blocks import BLOCK_BYTES, Block, LineCutter, read_blocks, skip_partial_line
+from .combined import CombinedParser
 from .csv_format import CsvParser
 from .fields import parse_path
 from .jsonl import JsonlParser
@@ -52,6 +55,14 @@ def read_split(
     """
     if split.format in ("jsonl", "csv", "combined"):
         yield from _read_text(split, fields, finish, block_bytes, threads)
+        return
+    if split.format == "parquet":
+        tables = parquet.read_groups(split.path, split.start, split.end, split.first_row, fields)
+        yield from ahead(tables, finish, threads)
+        return
+    reader = AvroReader(split.path, split.compression, fields)
+    groups = reader.groups(split.start, split.end, split.first_row)
+    yield from ordered_map(lambda group: finish(reader.parse(group)), groups, threads)
 
 
 def _read_text(
@@ -75,6 +86,8 @@ def _text_parser(split: Split, fields: Sequence[str]) -> tuple[Callable[[Block],
         assert split.header is not None
         csv = CsvParser(split.path, split.header, fields)
         return csv.parse, csv.cutter
+    if split.format == "combined":
+        return CombinedParser(split.path, fields).parse, LineCutter()
     return JsonlParser([parse_path(field) for field in fields]).parse, LineCutter()
 
 
@@ -146,6 +159,30 @@ def ordered_map(
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        if isinstance(items, Generator):
+            items.close()
+
+
+def ahead(items: Iterator[S], function: Callable[[S], T], threads: int) -> Generator[T, None, None]:
+    """``map(function, items)`` with one thread that does both, two items ahead."""
+    if not threads:
+        yield from ordered_map(function, items, 0)
+        return
+    end: list[T] = []
+
+    def step() -> list[T]:
+        for item in items:
+            return [function(item)]
+        return end
+
+    pool = ThreadPoolExecutor(1, thread_name_prefix="hadabeam-read")
+    pending = deque(pool.submit(step) for _ in range(2))
+    try:
+        while (result := pending.popleft().result()) is not end:
+            pending.append(pool.submit(step))
+            yield result.pop()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
         if isinstance(items, Generator):

@@ -56,9 +56,7 @@ class Rows:
         good[np.asarray(bad, np.int64)] = False
         if good.all():
             return Rows(columns, starts, block=block, ends=stops)
-        return Rows(
-            columns, starts[good], starts[~good], block, stops[good], stops[~good]
-        )
+        return Rows(columns, starts[good], starts[~good], block, stops[good], stops[~good])
 
     def __len__(self) -> int:
         return len(self.positions)

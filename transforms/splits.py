@@ -96,11 +96,14 @@ def match_files(patterns: str | Iterable[str]) -> list[tuple[str, int]]:
             continue
         # Object stores list markers of folders as empty files.
         matches = [
-            match for match in FileSystems.match([pattern])[0].metadata_list
+            match
+            for match in FileSystems.match([pattern])[0].metadata_list
             if not match.path.endswith("/")
         ]
         if not matches:
-            raise InputError(f"no file matches {pattern}; check the pattern and quote it in a shell")
+            raise InputError(
+                f"no file matches {pattern}; check the pattern and quote it in a shell"
+            )
         found.update((match.path, match.size_in_bytes) for match in matches)
     return sorted(found.items())
 

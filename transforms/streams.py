@@ -39,7 +39,8 @@ _PIECE = 1 << 20
 class Source(Protocol):
     """Bytes in order. ``readinto`` fills a part of ``view``; 0 is the end."""
 
-    damaged: bool
+    @property
+    def damaged(self) -> bool: ...
 
     def readinto(self, view: memoryview) -> int: ...
 
@@ -202,7 +203,11 @@ class DecompressedSource:
 
 def _skippable(head: bytes, compression: str) -> bool:
     """Whether a zstd skippable frame starts here (pzstd writes them)."""
-    return compression == "zstd" and 0x50 <= (head or b"\0")[0] <= 0x5F and head[1:4] == b"\x2a\x4d\x18"
+    return (
+        compression == "zstd"
+        and 0x50 <= (head or b"\0")[0] <= 0x5F
+        and head[1:4] == b"\x2a\x4d\x18"
+    )
 
 
 class _Gzip:

@@ -6,7 +6,6 @@ import datetime
 import decimal
 import uuid
 
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -110,9 +109,10 @@ def _each_distinct(column: pa.Array) -> pa.Array:
     if pa.types.is_float16(column.type) or pa.types.is_float32(column.type):
         column = column.cast(pa.float64())
     coded = pc.dictionary_encode(column)
-    texts = pa.array([canonical_scalar(value) for value in coded.dictionary.to_pylist()], pa.string())
+    texts = pa.array(
+        [canonical_scalar(value) for value in coded.dictionary.to_pylist()], pa.string()
+    )
     return texts.take(coded.indices)
-
 
 
 def _without_empty(texts: pa.Array) -> pa.Array:

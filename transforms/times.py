@@ -93,8 +93,10 @@ def to_micros(times: pa.Array, unit: str = "auto") -> pa.Array:
     if pa.types.is_decimal(kind):
         return to_micros(times.cast(pa.string()), unit)
     if pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return to_micros(times.cast(pa.binary()), unit) if kind != pa.binary() else _texts(
-            times, valid, unit
+        return (
+            to_micros(times.cast(pa.binary()), unit)
+            if kind != pa.binary()
+            else _texts(times, valid, unit)
         )
     if pa.types.is_string(kind):
         return _texts(times, valid, unit)
@@ -195,7 +197,7 @@ def _buffers(times: pa.Array) -> tuple[Array, Array]:
 
 def _groups(layouts: Array) -> list[Array]:
     """Row numbers of equal rows. A log has one or two layouts, garbage has thousands."""
-    groups = []
+    groups: list[Array] = []
     rest = np.arange(len(layouts))
     for _ in range(_SIMPLE_LAYOUTS):
         if not len(rest):
@@ -265,7 +267,9 @@ def _read_combined(match: re.Match[bytes], text: Array) -> tuple[Array, Array]:
     if bool(first) != layout.endswith(b"]"):
         return np.zeros(len(text), np.int64), np.zeros(len(text), bool)
     month = np.full(len(text), _MONTHS.index(match["month"].decode()) + 1)
-    days, known = _days(_number(text, first + 7, first + 11), month, _number(text, first, first + 2))
+    days, known = _days(
+        _number(text, first + 7, first + 11), month, _number(text, first, first + 2)
+    )
     clock = [_number(text, first + at, first + at + 2) for at in (12, 15, 18)]
     micros, valid = _clock(days, *clock)
     offset, zone_valid = _offset(text, first + 22, first + 26)
