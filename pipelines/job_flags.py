@@ -200,9 +200,9 @@ def add_run_flags(parser: CommandParser) -> None:
     group.add_argument(
         "--shards",
         type=flag_types.positive_int,
-        default=64,
         metavar="N",
-        help="into how many groups users are split; a group must fit in memory (default 64)",
+        help="into how many groups the users of a window are split; a group's records must fit "
+        "in memory, at about 60 bytes each (default 64, or 16 with --window)",
     )
     group.add_argument(
         "--temp_dir",

@@ -52,8 +52,9 @@ class LimitContributions(beam.PTransform):
         private value: "drop" and "fail" are for domains that are known to be closed.
       windowing: splits batches by their ``event_time`` into these windows. None: records
         stay in the windows that they are in.
-      shards: into how many groups users are hashed. One shard's users must fit in the
-        memory of a worker, at about 60 bytes a record.
+      shards: into how many groups users are hashed in each window. One group's records
+        must fit in the memory of a worker, at about 60 bytes each, and each group costs
+        about a millisecond. None: 64, or 16 with event-time windows, whose groups are many.
       spill_folder: a folder that all workers share (:mod:`hadabeam.transforms.spill`);
         None hands the bytes to the runner's own shuffle.
 
@@ -64,13 +65,15 @@ class LimitContributions(beam.PTransform):
     domain: Domain
     keys: UserKeys = field(default_factory=UserKeys)
     unknown: str = "other"
-    windowing: windows.WindowSpec | None = None
-    shards: int = 64
+    windowing: windows.Windowing | None = None
+    shards: int | None = None
     spill_folder: str | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
         check_unknown(self.domain, self.unknown)
+        if self.shards is None:
+            self.shards = 64 if self.windowing is None else 16
         if isinstance(self.shards, bool) or not 1 <= self.shards <= 2**16:
             raise ParameterError("shards must be a whole number from 1 to 65536")
 
@@ -109,14 +112,14 @@ class _Scatter(beam.DoFn):
         domain: Domain,
         keys: UserKeys,
         unknown: str,
-        windowing: windows.WindowSpec | None,
+        windowing: windows.Windowing | None,
         shards: int,
         spill_folder: str | None,
     ) -> None:
         self._domain = domain
         self._keys = keys
         self._unknown = unknown
-        self._step = None if windowing is None else windowing.step
+        self._windowing = windowing
         self._shards = shards
         self._folder = spill_folder
 
@@ -139,7 +142,7 @@ class _Scatter(beam.DoFn):
             for name, number in tally.items():
                 Metrics.counter("hadabeam", name).inc(number)
             yield TaggedOutput(TALLIES, (None, None, tally))
-        if self._step is not None and encoded.times is None and len(encoded):
+        if self._windowing is not None and encoded.times is None and len(encoded):
             raise ParameterError("event-time windows need batches with an event_time column")
         for (granule, shard), part in self._split(encoded, window):
             self._held.setdefault((window, granule, shard), []).append(part)
@@ -163,12 +166,12 @@ class _Scatter(beam.DoFn):
             return
         pair = records.users[:, :2].copy().view("<u2").ravel()
         shard = pair % np.uint16(self._shards) if self._shards < 2**16 else pair
-        if self._step is None or records.times is None:
+        if self._windowing is None or records.times is None:
             # uint16: NumPy's stable sort of it is a radix sort.
             order = np.argsort(shard, kind="stable")
             granule = np.full(len(records), int(window.max_timestamp().micros))
         else:
-            granule = records.times // self._step * self._step
+            granule = self._windowing.granules(records.times)
             order = np.lexsort((shard, granule))
         sorted_records, shard, granule = records.take(order), shard[order], granule[order]
         changes = np.flatnonzero((shard[1:] != shard[:-1]) | (granule[1:] != granule[:-1])) + 1
