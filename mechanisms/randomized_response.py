@@ -61,7 +61,7 @@ class RandomizedResponse(NoColumns, SupportOracle):
         self.weight = exact_threshold(self.epsilon, others)
         self.null = Fraction(self.weight, WORD)
         self.gain = 1 - domain.size * self.null
-        if self._odds - 1 < math.expm1(self.epsilon) / 2:
+        if self._odds - 1 < min(math.expm1(self.epsilon), 1.0) / 2:
             raise ParameterError(
                 "the domain is too large for randomized response with so small an epsilon; "
                 "use one_bit_hadamard"
