@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ from .streams import open_source
 from .texts import canonical_scalar
 
 __all__ = ["MAGIC", "AvroReader", "Group", "plan_blocks"]
+
+_logger = logging.getLogger(__name__)
 
 _ROWS = 1 << 15
 _BYTES = 4 << 20
@@ -114,7 +117,11 @@ class AvroReader:
                         raise ValueError
                 except (EOFError, ValueError):
                     at_end = stream.position == position and stream.exhausted
-                    lost = 0 if at_end and not source.damaged else _plausible(number)
+                    if source.damaged or not at_end:
+                        lost = _plausible(number)
+                        _logger.warning(
+                            "%s is cut or damaged from row %d on", self._path, first_row + rows
+                        )
                     break
                 blocks.append((number, data))
                 rows += number

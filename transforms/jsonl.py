@@ -11,6 +11,7 @@ compares the two on generated and mutated lines.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,10 @@ Array = np.ndarray[Any, Any]
 
 _TYPES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
 _EXACT = 2.0**53
+_WIDE = 2.0**63
+_DEEP = 200
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKETS = re.compile(rb"[\[\]{}]")
 _LOOK = 64  # lines from which the types of columns are guessed
 
 
@@ -151,10 +156,9 @@ class JsonlParser:
         except orjson.JSONDecodeError:
             return self._lenient(line)
         values = [_find(record, path) for path in self.paths]
-        if any(isinstance(value, float) for value in values):
-            # Integers beyond 64 bits come as doubles; their digits are the id.
-            record = json.loads(line, parse_int=_digits)
-            values = [_find(record, path) for path in self.paths]
+        if any(isinstance(value, float) and abs(value) >= _WIDE for value in values):
+            # It may be an integer beyond 64 bits, whose digits are the id.
+            return [_find(_with_digits(record, line), path) for path in self.paths]
         return values
 
     def _lenient(self, line: bytes) -> list[object]:
@@ -174,6 +178,19 @@ class JsonlParser:
             else:
                 raise _UnparseableError
         return values
+
+
+def _with_digits(record: Any, line: bytes) -> Any:
+    """The record with its integers as :class:`_Digits`.
+
+    A record nested so deeply that the answer could depend on how deep the caller's stack
+    is stays as it is.
+    """
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(_STRINGS.sub(b"", line)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return record if deepest > _DEEP else json.loads(line, parse_int=_digits)
 
 
 def _digits(text: str) -> _Digits:

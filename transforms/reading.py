@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,8 @@ from .jsonl import JsonlParser
 from .rows import Rows
 from .splits import Split
 from .streams import open_source
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -123,6 +126,9 @@ def _text_blocks(split: Split, cutter: Any, block_bytes: int) -> Iterator[Block 
             position = hand[0].offset + len(hand[0].data)
             yield hand.pop()
         if source.damaged:
+            _logger.warning(
+                "%s is truncated or damaged: %d bytes of text were read", split.path, position
+            )
             yield Rows([], np.zeros(0, np.int64), np.array([position], np.int64))
     finally:
         source.close()

@@ -42,6 +42,7 @@ MIN_MICROS = -62_135_596_800_000_000
 MAX_MICROS = 253_402_300_799_999_999
 
 _EXACT = 2.0**53
+_MAX_UINT = pa.scalar(2**63 - 1, pa.uint64())
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _INTEGER = re.compile(rb"[+-]?(0{1,19})\Z")
 _DECIMAL = re.compile(rb"[+-]?(?:0+(?:\.0*)?|\.0+)(?:[eE][+-]?0{1,3})?\Z")
@@ -82,9 +83,8 @@ def to_micros(times: pa.Array, unit: str = "auto") -> pa.Array:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _masked(*_from_timestamps(times), valid)
     if pa.types.is_integer(kind):
-        if pa.types.is_uint64(kind):  # beyond int64 no unit gives a valid time
-            times = pc.if_else(pc.less_equal(times, pa.scalar(2**63 - 1, kind)), times, None)
-            valid = times.is_valid().to_numpy(zero_copy_only=False)
+        if pa.types.is_uint64(kind) and pc.any(pc.greater(times, _MAX_UINT)).as_py():
+            return to_micros(times.cast(pa.string()), unit)
         numbers = pc.fill_null(times, 0).cast(pa.int64()).to_numpy()
         return _masked(*_from_integers(numbers, unit), valid)
     if pa.types.is_floating(kind):
@@ -220,12 +220,13 @@ def _number(text: Array, start: int, stop: int) -> Array:
 def _read_layout(layout: bytes, text: Array, unit: str) -> tuple[Array, Array]:
     nothing = np.zeros(len(text), np.int64), np.zeros(len(text), bool)
     if unit in ("auto", "iso"):
-        if match := _ISO.match(layout):
+        match = _ISO.match(layout)
+        if match:
             return _read_iso(match, text)
         match = _COMBINED.match(layout)
         if match and match["month"].decode() in _MONTHS:
             return _read_combined(match, text)
-    if unit == "iso" or not (match := _DECIMAL.match(layout)):
+    if unit == "iso" or not _DECIMAL.match(layout):
         return nothing
     match = _INTEGER.match(layout)
     if match and match.end(1) - match.start(1) <= 18:  # below 10**18: fits in int64
@@ -233,10 +234,14 @@ def _read_layout(layout: bytes, text: Array, unit: str) -> tuple[Array, Array]:
         return _from_integers(-numbers if layout[:1] == b"-" else numbers, unit)
     if match:
         whole = [int(bytes(row)) for row in text]
-        fits = np.array([abs(number) < 2**63 for number in whole])
-        numbers = np.array([n if abs(n) < 2**63 else 0 for n in whole], np.int64)
-        micros, known = _from_integers(numbers, unit)
-        return micros, known & fits
+        fits = np.array([-(2**63) <= number < 2**63 for number in whole])
+        if fits.all():
+            return _from_integers(np.array(whole, np.int64), unit)
+        if fits.any():
+            micros, known = np.zeros(len(text), np.int64), np.zeros(len(text), bool)
+            for group in (fits, ~fits):
+                micros[group], known[group] = _read_layout(layout, text[group], unit)
+            return micros, known
     return _from_floats(np.array([float(bytes(row)) for row in text]), unit)
 
 
