@@ -33,7 +33,7 @@ def _rotating(source: Array, first: Array, second: Array, target: Array) -> None
     A pass takes the neighbours 2i and 2i + 1, and writes their sum to i and their
     difference to i + n/2: it transforms the lowest bit of the index and makes it the
     highest. After log2(n) passes the order is natural again. ``target`` may be
-    ``source``.
+    ``source`` if there are two passes or more.
     """
     half = source.size // 2
     for rest in range(source.size.bit_length() - 2, -1, -1):
@@ -45,9 +45,12 @@ def _rotating(source: Array, first: Array, second: Array, target: Array) -> None
 
 def _transform_tile(x: Array, first: Array, second: Array) -> None:
     """Transforms one tile in place."""
-    if x.dtype == np.int64 or x.size < 4:
-        if x.size > 1:
-            _rotating(x, first, second, x)
+    if x.size < 4:
+        if x.size == 2:
+            x[:] = x[0] + x[1], x[0] - x[1]
+        return
+    if x.dtype == np.int64:
+        _rotating(x, first, second, x)
         return
     # NumPy adds strided complex numbers with vector instructions, but not strided floats:
     # the lowest bit first, and then pairs of floats as if they were complex.

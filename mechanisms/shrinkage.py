@@ -12,10 +12,11 @@ Array = np.ndarray[Any, Any]
 GRID_POINTS = 800
 BINS = 3000
 EM_STEPS = 200
-#: Points and bins are this many per standard error, and likelihoods reach this far.
+#: Points and bins are this many per standard error, where that is not too many.
 POINTS_PER_ERROR = 4
 BINS_PER_ERROR = 8
-REACH = 6.0
+#: Of a posterior mean, in squared standard errors.
+LEAST_VARIANCE = 1e-6
 
 
 def _cells(scaled: Array, width: float) -> tuple[Array, Array]:
@@ -45,15 +46,15 @@ def posterior_means(raw: Array, standard_error: float) -> Array:
     quarter standard error is found by EM, as W. Jiang and C.-H. Zhang (2009) do, from a
     uniform start with a fixed number of steps: the result depends on the table only.
     Values that lie alone and far up keep their raw frequency; the many that are noise
-    around 0 move to nearly 0.
+    around 0 move to nearly 0. What is then missing from, or above, a sum of one is
+    spread in proportion to the posterior variances.
 
     Args:
       raw: float64[k], finite.
       standard_error: of each, above 0 and finite.
 
     Returns:
-      float64[k], not negative. They are scaled to sum to one, since frequencies do
-      (all equal if the posterior means are all 0).
+      float64[k], not negative, with sum one.
     """
     scaled = raw / standard_error
     width = 1.0 / BINS_PER_ERROR
@@ -63,10 +64,8 @@ def posterior_means(raw: Array, standard_error: float) -> Array:
         centres, counts = _cells(scaled, width)
     grid = _grid(scaled)
     gaps = centres[:, None] - grid
-    # Beyond the reach the likelihood is held at its level there, so that a raw value far
-    # below 0 still has a prior point that explains it.
-    gaps -= np.maximum(centres.clip(max=0.0) + REACH, 0.0).clip(max=0.0)[:, None]
     exponent = -0.5 * gaps * gaps
+    # Each row may be scaled; with 1 as its largest entry none is lost to underflow.
     exponent -= exponent.max(axis=1, keepdims=True)
     likelihood = np.exp(exponent)
     share = counts / raw.size
@@ -76,9 +75,30 @@ def posterior_means(raw: Array, standard_error: float) -> Array:
         evidence = np.einsum("ij,j->i", likelihood, prior)
         prior = prior * np.einsum("ij,i->j", likelihood, share / evidence)
     evidence = np.einsum("ij,j->i", likelihood, prior)
-    means = np.einsum("ij,j->i", likelihood, prior * grid) / evidence
-    result = np.interp(scaled, centres, means) * standard_error
-    total = float(result.sum())
-    if total <= 0.0:
-        return np.full(raw.size, 1.0 / raw.size)
-    return np.asarray(result / total)
+    first = np.einsum("ij,j->i", likelihood, prior * grid) / evidence
+    second = np.einsum("ij,j->i", likelihood, prior * grid * grid) / evidence
+    means = np.interp(scaled, centres, first)
+    spreads = np.interp(scaled, centres, np.maximum(second - first * first, LEAST_VARIANCE))
+    return _sum_to_one(means * standard_error, spreads)
+
+
+def _sum_to_one(means: Array, variances: Array) -> Array:
+    """The least weighted change of ``means`` that makes them sum to one, none negative.
+
+    Minimises ``sum((f - means)**2 / variances)``: values known well move least. The solution is
+    ``max(means - shift * variances, 0)``, with the shift found on a shrinking active set.
+    """
+    active = np.flatnonzero(means > 0.0)
+    if active.size == 0:
+        return np.full(means.size, 1.0 / means.size)
+    if means.sum() < 1.0:
+        active = np.arange(means.size)
+    while True:
+        shift = (means[active].sum() - 1.0) / variances[active].sum()
+        positive = means[active] > shift * variances[active]
+        if positive.all():
+            break
+        active = active[positive]
+    result = np.zeros(means.size)
+    result[active] = means[active] - shift * variances[active]
+    return result

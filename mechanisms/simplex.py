@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 def project_simplex(x: Array) -> Array:
     """The nearest point (least squares) whose entries are non-negative and sum to one.
 
-    The solution is ``max(x - tau, 0)``. Starting with all entries as the active set,
+    The solution is ``max(x - tau, 0)``. Starting with all entries less than 1 below the largest as the active set,
     ``tau`` is the value that makes the active entries sum to one, and entries below it
     leave the set, until none does (C. Michelot, 1986). No sort; the passes shrink.
 
@@ -33,17 +33,17 @@ def project_simplex(x: Array) -> Array:
         raise ParameterError("the projection needs one dimension and at least one entry")
     if not np.isfinite(x).all():
         raise ParameterError("the projection needs finite entries; some are NaN or infinite")
-    # The projection ignores a shift. With the maximum at 0, tau < 0 whatever is rounded,
-    # so that the active set never becomes empty.
+    # The projection ignores a shift. With the maximum at 0, -1 <= tau < 0 whatever is
+    # rounded: the active set never becomes empty, and what is below -1 never belongs to it.
     with np.errstate(over="ignore"):
         shifted = x - x.max()
-        active = shifted
-        while True:
-            tau = (active.sum() - 1.0) / active.size
-            kept = active[active > tau]
-            if kept.size == active.size:
-                break
-            active = kept
+    active = shifted[shifted > -1.0]
+    while True:
+        tau = (active.sum() - 1.0) / active.size
+        kept = active[active > tau]
+        if kept.size == active.size:
+            break
+        active = kept
     return np.asarray(np.maximum(shifted - tau, 0.0))
 
 
