@@ -208,6 +208,8 @@ def _leave(prog: str, number: int, before: set[int]) -> NoReturn:
     with contextlib.suppress(Exception):
         atexit._run_exitfuncs()
     end(descendants() - before)
+    for folder in _folders:
+        shutil.rmtree(folder, ignore_errors=True)
     _remove_leftovers()
     with contextlib.suppress(Exception):
         sys.stdout.flush()
@@ -221,11 +223,13 @@ _folders: set[str] = set()
 
 @contextlib.contextmanager
 def temporary_files() -> Iterator[None]:
-    """Puts the temporary files of this process and its children into a folder, and removes it.
+    """Puts temporary files of this process and its children into a folder of their own.
 
-    Beam stages the files of a job that runs elsewhere, and leaves them.
+    Beam stages the files of a job that runs elsewhere, and leaves them. The folder goes
+    when the process ends: after Beam's own exit functions, which were registered later.
     """
     folder = tempfile.mkdtemp(prefix="hadabeam-run-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     earlier, earlier_variable = tempfile.tempdir, os.environ.get("TMPDIR")
     _folders.add(folder)
     tempfile.tempdir = os.environ["TMPDIR"] = folder
@@ -237,12 +241,9 @@ def temporary_files() -> Iterator[None]:
             del os.environ["TMPDIR"]
         else:
             os.environ["TMPDIR"] = earlier_variable
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_leftovers() -> None:
-    for folder in _folders:
-        shutil.rmtree(folder, ignore_errors=True)
     # Only a command that came as far as Beam can have written anything.
     if "apache_beam" in sys.modules:
         from ..transforms.files import remove_leftovers

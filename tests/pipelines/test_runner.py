@@ -57,9 +57,19 @@ def script(folder: pathlib.Path, text: str) -> list[str]:
 
 
 def execute(folder: pathlib.Path, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*script(folder, text), *flags], capture_output=True, text=True, check=False, timeout=120
+    """Runs a job to its end, which must leave no temporary files."""
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    run = subprocess.run(
+        [*script(folder, text), *flags],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "TMPDIR": str(temporary)},
     )
+    assert list(temporary.iterdir()) == []
+    return run
 
 
 def processes_that_mention(mark: str) -> list[str]:
