@@ -1,17 +1,59 @@
-"""Event-time windows of a batch, and how Beam's windows become epochs and rows."""
+"""Windows of event time: which ones a record lies in, and how they become epochs and rows.
+
+A :class:`Windowing` says so for whole arrays of times. Batch jobs hand it to Beam as a
+``WindowFn``; streaming jobs assign windows themselves, in the step that decides what is late.
+"""
 
 from __future__ import annotations
 
+import bisect
+import datetime
+import zoneinfo
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
 
 import apache_beam as beam
+import numpy as np
+from apache_beam.coders.coders import IntervalWindowCoder
 from apache_beam.transforms import window as beam_window
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ..mechanisms.errors import ParameterError
 
+Array = np.ndarray[Any, Any]
+
 #: The epoch of reports that belong to no window.
 NO_WINDOW = 0
+#: Times from here on are beyond every window: the year 9999 less the widest zone offset.
+END_OF_TIME = 253_402_214_400_000_000
+#: The earliest time that windows are looked up for: 3 January of the year 1.
+START_OF_TIME = -62_135_424_000_000_000
+
+
+class Windowing(Protocol):
+    """Windows that lie the same whatever the data: fixed, sliding, or calendar days."""
+
+    @property
+    def windows_per_record(self) -> int:
+        """In how many windows each record lies: what epsilon is multiplied by."""
+
+    @property
+    def step(self) -> int:
+        """From one window's start to the next, in microseconds (about, for calendar days)."""
+
+    def granules(self, times: Array) -> Array:
+        """int64[n]: for each time the first of the stretch in which all times share windows."""
+
+    def assign(self, times: Array) -> Iterator[tuple[Array, Array]]:
+        """``windows_per_record`` pairs of int64[n]: the starts and ends of each time's windows."""
+
+    def next_end(self, after: int) -> int:
+        """The first end of a window after a time; :data:`END_OF_TIME` if there is none."""
+
+    def window_fn(self) -> beam_window.WindowFn:
+        """The Beam ``WindowFn``, whose windows are ``IntervalWindow``."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +96,146 @@ class WindowSpec:
         """In how many windows each record lies: what epsilon is multiplied by."""
         return self.size // self.step
 
+    def granules(self, times: Array) -> Array:
+        """See :meth:`Windowing.granules`: the start of the period."""
+        return times // self.step * self.step
+
+    def assign(self, times: Array) -> Iterator[tuple[Array, Array]]:
+        """See :meth:`Windowing.assign`."""
+        last = self.granules(times)
+        for number in range(self.windows_per_record):
+            start = last - number * self.step
+            yield start, start + self.size
+
+    def next_end(self, after: int) -> int:
+        """See :meth:`Windowing.next_end`: ends are multiples of the period, as starts are."""
+        return min(after // self.step * self.step + self.step, END_OF_TIME)
+
     def window_fn(self) -> beam_window.WindowFn:
         """The Beam WindowFn."""
         if self.windows_per_record == 1:
             return beam_window.FixedWindows(Duration(micros=self.size))
         return beam_window.SlidingWindows(Duration(micros=self.size), Duration(micros=self.step))
+
+
+@dataclass(frozen=True)
+class CalendarDays:
+    """Windows from midnight to midnight of a time zone, 23 or 25 hours when clocks change.
+
+    A day that has no midnight (clocks went on at 0:00) starts at its first instant.
+
+    Attributes:
+      time_zone: a name of the IANA database, as ``Europe/Berlin``.
+
+    Raises:
+      ParameterError: if there is no such time zone.
+    """
+
+    time_zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        _zone(self.time_zone)
+
+    @property
+    def windows_per_record(self) -> int:
+        """1."""
+        return 1
+
+    @property
+    def step(self) -> int:
+        """24 hours."""
+        return 86_400_000_000
+
+    def granules(self, times: Array) -> Array:
+        """See :meth:`Windowing.granules`: the start of the day."""
+        return next(self.assign(times))[0]
+
+    def assign(self, times: Array) -> Iterator[tuple[Array, Array]]:
+        """See :meth:`Windowing.assign`."""
+        if not len(times):
+            yield times, times
+            return
+        # Local days begin at most a day before or after those of UTC; years are looked up
+        # whole, so that the tables of midnights are few.
+        years = [
+            (datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=int(edge))).year
+            for edge in (times.min() - self.step, times.max() + 2 * self.step)
+        ]
+        midnights = np.concatenate(
+            [_midnights(self.time_zone, year) for year in range(years[0], years[1] + 1)]
+        )
+        days = np.searchsorted(midnights, times, side="right")
+        yield midnights[days - 1], midnights[days]
+
+    def next_end(self, after: int) -> int:
+        """See :meth:`Windowing.next_end`."""
+        if after >= END_OF_TIME - 4 * self.step:
+            return END_OF_TIME
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=after)
+        for year in (moment.year, moment.year + 1):
+            midnights = _midnights(self.time_zone, year)
+            place = bisect.bisect_right(midnights, after)
+            if place < len(midnights):
+                return int(midnights[place])
+        return END_OF_TIME
+
+    def window_fn(self) -> beam_window.WindowFn:
+        """The Beam WindowFn."""
+        return _DayWindows(self.time_zone)
+
+
+class _DayWindows(beam_window.NonMergingWindowFn):
+    """:class:`CalendarDays` for Beam."""
+
+    def __init__(self, time_zone: str) -> None:
+        self._days = CalendarDays(time_zone)
+
+    def assign(self, context: Any) -> list[beam_window.IntervalWindow]:
+        time = np.array([int(context.timestamp.micros)])
+        start, end = next(self._days.assign(time))
+        return [beam_window.IntervalWindow(timestamp(int(start[0])), timestamp(int(end[0])))]
+
+    def get_window_coder(self) -> IntervalWindowCoder:
+        return IntervalWindowCoder()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._days == getattr(other, "_days", None)
+
+    def __hash__(self) -> int:
+        return hash(self._days)
+
+
+def _zone(name: str) -> datetime.tzinfo:
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError, TypeError):
+        if name == "UTC":
+            return datetime.timezone.utc
+        raise ParameterError(
+            f"there is no time zone {name!r}; write a name such as Europe/Berlin or UTC"
+        ) from None
+
+
+@lru_cache(maxsize=1024)
+def _midnights(time_zone: str, year: int) -> Array:
+    """int64: the first instants of the days of a year in a zone, in microseconds since 1970 UTC."""
+    zone = _zone(time_zone)
+    first = datetime.date(year, 1, 1).toordinal()
+    days = datetime.date(year + 1, 1, 1).toordinal() - first if year < 9999 else 365
+    found = np.empty(days, np.int64)
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    for number in range(days):
+        day = datetime.date.fromordinal(first + number)
+        # A midnight that is skipped (fold 0) is the instant of the change. One that comes
+        # twice is first an instant of the day before.
+        for fold in (0, 1):
+            local = datetime.datetime(day.year, day.month, day.day, fold=fold, tzinfo=zone)
+            instant = local.astimezone(datetime.timezone.utc)
+            if instant.astimezone(zone).date() >= day:
+                break
+        found[number] = (instant - epoch) // datetime.timedelta(microseconds=1)
+    found.flags.writeable = False
+    return found
 
 
 def bounds(window: beam_window.BoundedWindow) -> tuple[int | None, int | None]:
