@@ -19,6 +19,7 @@ from .rappor import Rappor
 from .registry import ORACLES, make_oracle
 from .simplex import clip_frequencies, project_simplex
 from .subset_selection import SubsetSelection
+from .two_stage import TwoStageCoins, TwoStageOneBit
 from .unperturbed_one_bit import UnperturbedOneBit
 
 __all__ = [
@@ -47,6 +48,8 @@ __all__ = [
     "SeededCoins",
     "SubsetSelection",
     "SystemCoins",
+    "TwoStageCoins",
+    "TwoStageOneBit",
     "UnperturbedOneBit",
     "check_epsilon",
     "clip_frequencies",

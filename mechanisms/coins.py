@@ -107,17 +107,20 @@ class KeyedCoins(Coins):
       users: uint8[n, 16], the users' pseudonyms, in the order of the values.
       collection_id: the identity of the collection (public).
       epoch: the window's start in microseconds, or a constant (public).
+      purpose: ``coin``, or ``instant`` for the second stage of two (public).
 
     Raises:
       ParameterError: if the users are no uint8[n, 16].
     """
 
-    def __init__(self, prf: Prf, users: Array, *, collection_id: str, epoch: int) -> None:
+    def __init__(
+        self, prf: Prf, users: Array, *, collection_id: str, epoch: int, purpose: str = "coin"
+    ) -> None:
         if users.ndim != 2 or users.shape[1] != BLOCK or users.dtype != np.uint8:
             raise ParameterError("users must be pseudonyms, uint8[n, 16]")
         self._prf = prf
         self._users = users
-        self._context = prf.context("coin", collection_id, int(epoch))
+        self._context = prf.context(purpose, collection_id, int(epoch))
         self._chain: Array | None = None
 
     def __repr__(self) -> str:

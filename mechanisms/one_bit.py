@@ -94,6 +94,11 @@ class OneBitHadamard(FrequencyOracle):
         #: c = 1 / (2 q - 1).
         self.factor = debias_factor(self.threshold)
 
+    @property
+    def truth(self) -> Fraction:
+        """q, the exact probability that a bit is the true one."""
+        return truth_probability(self.threshold)
+
     def parameters(self) -> dict[str, Any]:
         """See :meth:`FrequencyOracle.parameters`."""
         layout = "sequential" if self.published else "assigned"
@@ -315,7 +320,7 @@ class OneBitHadamard(FrequencyOracle):
     def _support(self) -> tuple[Fraction, Fraction]:
         """Of a report's bit to agree with a value's row: the probability if the user has
         another value, and how much larger it is if they have this one."""
-        q = truth_probability(self.threshold)
+        q = self.truth
         same = Fraction(self.order // 2 - self.known, self.usable)
         null = q * same + (1 - q) * (1 - same)
         return null, q - null
@@ -345,7 +350,7 @@ class OneBitHadamard(FrequencyOracle):
         """
         if self.domain.size > CHANNEL_LIMIT:
             raise ParameterError(f"the channel is written out for k <= {CHANNEL_LIMIT}")
-        q = truth_probability(self.threshold)
+        q = self.truth
         outputs = [(y, bit) for y in range(self.known, self.order) for bit in (0, 1)]
         share = Fraction(1, self.usable)
         rows = [

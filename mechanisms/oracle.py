@@ -64,6 +64,8 @@ class FrequencyOracle(ABC):
     """
 
     name: ClassVar[str]
+    #: Whether a second, fresh coin is drawn in each epoch on top of a memoised one.
+    two_stages: ClassVar[bool] = False
 
     def __init__(
         self,

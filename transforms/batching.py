@@ -52,8 +52,8 @@ class BatchRecords(beam.DoFn):
             return
         key, pair = (None, element)
         if self._keyed:
-            key, pair = _pair(element, "(key, (user, value))")
-        user, value = _pair(pair, "(key, (user, value))" if self._keyed else "(user, value)")
+            key, pair = as_pair(element, "(key, (user, value))")
+        user, value = as_pair(pair, "(key, (user, value))" if self._keyed else "(user, value)")
         rows = self._held.setdefault(window, [])
         rows.append((user, value, int(timestamp.micros), key))
         if len(rows) >= BATCH_RECORDS:
@@ -72,7 +72,12 @@ class BatchRecords(beam.DoFn):
         )
 
 
-def _pair(element: Any, form: str) -> tuple[Any, Any]:
+def as_pair(element: Any, form: str) -> tuple[Any, Any]:
+    """The two parts of an element.
+
+    Raises:
+      ParameterError: if it has no two parts. The message names ``form``, not the element.
+    """
     # A text of two letters would unpack as well.
     if isinstance(element, (tuple, list)) and len(element) == 2:
         return element[0], element[1]

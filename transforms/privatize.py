@@ -35,7 +35,8 @@ class Privatize(beam.PTransform):
         true bit for as long as the key lives; needs keys).
 
     Raises:
-      ParameterError: if ``memo`` is unknown, or is "forever" without keys.
+      ParameterError: if ``memo`` is unknown, is "forever" without keys, or is not "forever"
+        where the oracle has two stages.
     """
 
     oracle: FrequencyOracle
@@ -44,13 +45,20 @@ class Privatize(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
-        if self.memo not in ("window", "forever"):
-            raise ParameterError("memo must be 'window' or 'forever'")
-        if self.memo == "forever" and not self.keys.keyed:
-            raise ParameterError("memo='forever' needs an assignment key and a coin key")
+        check_memo(self.memo, self.keys, self.oracle)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         return pcoll | "Randomize" >> beam.ParDo(_Privatize(self.oracle, self.keys, self.memo))
+
+
+def check_memo(memo: str, keys: UserKeys, oracle: FrequencyOracle) -> None:
+    """Raises ParameterError unless a memo is a choice that the keys and the oracle allow."""
+    if memo not in ("window", "forever"):
+        raise ParameterError("memo must be 'window' or 'forever'")
+    if memo == "forever" and not keys.keyed:
+        raise ParameterError("memo='forever' needs an assignment key and a coin key")
+    if oracle.two_stages and memo != "forever":
+        raise ParameterError("instant_epsilon is a second stage on top of memo='forever'")
 
 
 class _Privatize(beam.DoFn):
@@ -73,18 +81,22 @@ class _Privatize(beam.DoFn):
                 "Privatize takes the batches that LimitContributions gives: without it a user "
                 "with several records would send several reports"
             )
-        epoch = windows.NO_WINDOW if self._forever else windows.epoch(window)
-        yield report_batch(self._oracle, self._loaded, batch, epoch)
+        epoch = windows.epoch(window)
+        yield report_batch(self._oracle, self._loaded, batch, epoch, self._forever)
         Metrics.counter("hadabeam", "privatized").inc(batch.num_rows)
 
 
 def report_batch(
-    oracle: FrequencyOracle, keys: LoadedKeys, batch: pa.RecordBatch, epoch: int
+    oracle: FrequencyOracle,
+    keys: LoadedKeys,
+    batch: pa.RecordBatch,
+    epoch: int,
+    forever: bool = False,
 ) -> pa.RecordBatch:
     """The reports of one batch of limited records (see :class:`Privatize`)."""
     users = fixed_rows(batch.column("user"))
     columns = keys.columns(oracle, users)
-    coins = keys.coins(oracle, users, epoch)
+    coins = keys.coins(oracle, users, epoch, forever)
     messages = oracle.randomize(batch.column("value").to_numpy(), columns, coins)
     column, bit, payload = oracle.encode(columns, messages)
     arrays: dict[str, Any] = {"column": pa.array(column), "bit": pa.array(bit)}

@@ -17,6 +17,8 @@ from ..mechanisms.keys import read_key
 from ..mechanisms.limit import PUBLIC_KEY
 from ..mechanisms.oracle import Array, FrequencyOracle
 from ..mechanisms.prf import Prf
+from ..mechanisms.two_stage import TwoStageCoins
+from .windows import NO_WINDOW
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,32 @@ class UserKeys:
         return LoadedKeys(Prf(assignment), Prf(coin))
 
 
+@dataclass(frozen=True)
+class ReportKeys:
+    """What a collector knows: the assignment key, by reference, or nothing.
+
+    Attributes:
+      assignment: a ``KeyFile`` or Beam ``Secret``, the one that reports were made with.
+      salt: made by the class; groups senders where there is no key.
+    """
+
+    assignment: Any = None
+    salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    @property
+    def assigned(self) -> bool:
+        """Whether a sender's column can be told."""
+        return self.assignment is not None
+
+    def load(self) -> Prf:
+        """The PRF that tells senders apart; called on the worker.
+
+        Raises:
+          InputError: if the key cannot be read, or is not 32 bytes.
+        """
+        return Prf(read_key(self.assignment) if self.assigned else self.salt)
+
+
 class LoadedKeys:
     """What a worker does with the keys. Cannot be pickled, as a :class:`Prf` cannot."""
 
@@ -90,8 +118,29 @@ class LoadedKeys:
         """int64[n]: the columns of users, given as pseudonyms uint8[n, 16]."""
         return oracle.assign(users, None if self._coin is None else self.users)
 
-    def coins(self, oracle: FrequencyOracle, users: Array, epoch: int) -> Coins:
-        """One draw of coins for each user, given as pseudonyms uint8[n, 16]."""
+    def coins(
+        self, oracle: FrequencyOracle, users: Array, epoch: int, forever: bool = False
+    ) -> Coins:
+        """One draw of coins for each user.
+
+        Args:
+          oracle: the mechanism that will use them.
+          users: uint8[n, 16], the pseudonyms.
+          epoch: the start of the window in microseconds.
+          forever: the same coins in every epoch, except for those of an oracle's second
+            stage, which are fresh in each.
+        """
         if self._coin is None:
+            if oracle.two_stages:
+                raise ParameterError("two stages need an assignment key and a coin key")
             return SystemCoins()
-        return KeyedCoins(self._coin, users, collection_id=oracle.collection_id, epoch=epoch)
+        collection = oracle.collection_id
+        memo = KeyedCoins(
+            self._coin, users, collection_id=collection, epoch=NO_WINDOW if forever else epoch
+        )
+        if not oracle.two_stages:
+            return memo
+        instant = KeyedCoins(
+            self._coin, users, collection_id=collection, epoch=epoch, purpose="instant"
+        )
+        return TwoStageCoins(memo, instant)
