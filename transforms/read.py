@@ -114,7 +114,7 @@ class ReadRecords(beam.PTransform):
             | "Patterns" >> beam.Create([tuple(self._patterns)])
             | "Match" >> beam.FlatMap(match_files).with_output_types(tuple[str, int])
             | "Spread" >> beam.Reshuffle()
-            | "Plan" >> beam.ParDo(_PlanSplits(self._planning))
+            | "Plan" >> beam.ParDo(PlanSplits(self._planning))
             | "Balance" >> beam.Reshuffle()
             | "Parse" >> beam.ParDo(reader).with_outputs(DEAD_LETTERS, TALLIES, main="records")
         )
@@ -125,7 +125,7 @@ class ReadRecords(beam.PTransform):
         return Read(records, dead_letters, tallies)
 
 
-class _PlanSplits(beam.DoFn):
+class PlanSplits(beam.DoFn):
     """``(path, size)`` to the splits of that file."""
 
     def __init__(self, planning: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ INSTANT = datetime.datetime(2000, 10, 10, 20, 55, 36, 123456, tzinfo=UTC)
 MICROS = 971_211_336_123_456
 
 
-def one(value: object, kind: pa.DataType | None = None, unit: str = "auto") -> int | None:
+def one(value: object, kind: pa.DataType | None = None, unit: str = "auto") -> Any:
     return to_micros(pa.array([value], kind), unit)[0].as_py()
 
 
