@@ -52,6 +52,35 @@ class CommandParser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
 
+    def format_help(self) -> str:
+        """The help, with the flags that are needed in its first lines and choices in words."""
+        for action in self._actions:
+            if action.choices is not None and action.metavar is None:
+                names = [str(choice) for choice in action.choices]
+                if len(" | ".join(names)) > 24:
+                    action.metavar = "NAME"
+                    choices = f"{', '.join(names[:-1])} or {names[-1]}"
+                    action.help = f"{choices}; {action.help}" if action.help else choices
+                else:
+                    action.metavar = "|".join(names)
+        self.usage = self._short_usage()
+        return super().format_help()
+
+    def _short_usage(self) -> str:
+        parts = [self.prog]
+        for action in self._actions:
+            if action.required and action.option_strings:
+                parts.append(f"{action.option_strings[0]} {_metavar(action)}")
+            elif action.required:
+                parts.append(_metavar(action))
+        parts.append("[flags]")
+        lines = [""]
+        for part in parts:
+            if lines[-1] and len(lines[-1]) + len(part) > 70:
+                lines.append("         ")
+            lines[-1] += f" {part}" if lines[-1].strip() else part
+        return "\n".join(lines).replace("%", "%%")
+
     def error(self, message: str) -> NoReturn:
         """Says what is wrong and where help is, and exits with :data:`USAGE`."""
         self.exit(USAGE, f"{self.prog}: error: {message}\nSee {self.prog} --help\n")

@@ -80,6 +80,7 @@ class SummaryRow(NamedTuple):
     oracle: str
     domain_size: int
     domain_fingerprint: str
+    collection: str
     windows: Sequence[WindowSummaryRow] | None
     notes: Sequence[str]
 

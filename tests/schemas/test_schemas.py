@@ -39,9 +39,11 @@ EXAMPLES: dict[str, list[Any]] = {
         ROWS["estimate"](0, 1, "early-0", "k", "ü", 0.1, 0.2, -0.3, 0.5, 0.1, 1.5, True),
     ],
     "summary": [
-        ROWS["summary"](None, None, None, 9, 8, {"late": 1}, 0, 1.0, 1.0, "o", 4, "f", None, []),
         ROWS["summary"](
-            *(1, 2, "on_time-0", 9, 8, {}, 0, 1.0, 0.9, "o", 4, "f"),
+            None, None, None, 9, 8, {"late": 1}, 0, 1.0, 1.0, "o", 4, "f", "c", None, []
+        ),
+        ROWS["summary"](
+            *(1, 2, "on_time-0", 9, 8, {}, 0, 1.0, 0.9, "o", 4, "f", "c"),
             [WindowSummaryRow(0, 1, 4, {"over_limit": 3}, 0)],
             ["one note"],
         ),
