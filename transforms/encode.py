@@ -24,7 +24,8 @@ from .records import Tally
 #: What becomes of a missing value, or one outside the domain.
 UNKNOWN_CHOICES = ("other", "drop", "fail")
 
-_HEADER = struct.Struct("<IBBI")
+#: Rows, width of a value, what there is besides, bytes of names, width of the payload.
+_HEADER = struct.Struct("<IBBII")
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class EncodedRecords:
       times: int64[n] in microseconds, or None.
       keys: int32[n], indexes into ``key_names``, or None where there are no keys.
       key_names: the keys' canonical texts.
+      payload: uint8[n, w], what else goes with a record (of received reports), or None.
     """
 
     users: Array
@@ -44,6 +46,7 @@ class EncodedRecords:
     times: Array | None = None
     keys: Array | None = None
     key_names: tuple[str, ...] = ()
+    payload: Array | None = None
 
     def __len__(self) -> int:
         return len(self.users)
@@ -58,6 +61,7 @@ class EncodedRecords:
             None if self.times is None else self.times[rows],
             None if self.keys is None else self.keys[rows],
             self.key_names,
+            None if self.payload is None else self.payload[rows],
         )
 
     def to_arrow(self) -> pa.RecordBatch:
@@ -190,7 +194,7 @@ def pack(parts: list[EncodedRecords]) -> bytes:
     """One byte string of many parts, to be shuffled or spilled; see :func:`unpack`.
 
     Bytes, because pickling a slice of an Arrow batch would carry the whole batch with it.
-    All parts have times or none has, and the same for keys.
+    All parts have times or none has, and the same for keys and payload.
     """
     first = parts[0]
     names: dict[str, int] = {}
@@ -204,12 +208,15 @@ def pack(parts: list[EncodedRecords]) -> bytes:
     largest = max((int(part.values.max()) for part in parts if len(part)), default=0)
     width = 2 if largest < 2**16 else 4
     flags = (first.times is not None) + 2 * (first.keys is not None)
-    chunks = [_HEADER.pack(rows, width, flags, len(text)), text]
+    payload_width = 0 if first.payload is None else first.payload.shape[1]
+    chunks = [_HEADER.pack(rows, width, flags, len(text), payload_width), text]
     chunks += [np.ascontiguousarray(part.users).tobytes() for part in parts]
     chunks += [part.values.astype(f"<u{width}").tobytes() for part in parts]
     if first.times is not None:
         chunks += [part.times.astype("<i8").tobytes() for part in parts if part.times is not None]
-    return b"".join(chunks + codes)
+    chunks += codes
+    chunks += [part.payload.tobytes() for part in parts if part.payload is not None]
+    return b"".join(chunks)
 
 
 def unpack(segments: list[bytes | memoryview]) -> EncodedRecords:
@@ -220,10 +227,10 @@ def unpack(segments: list[bytes | memoryview]) -> EncodedRecords:
     """
     if not segments:
         raise ParameterError("there must be at least one segment")
-    users, values, times, keys = [], [], [], []
+    users, values, times, keys, payloads = [], [], [], [], []
     names: dict[str, int] = {}
     for segment in segments:
-        rows, width, flags, text = _HEADER.unpack_from(segment)
+        rows, width, flags, text, payload_width = _HEADER.unpack_from(segment)
         at = _HEADER.size
         table = [
             names.setdefault(name, len(names))
@@ -239,11 +246,16 @@ def unpack(segments: list[bytes | memoryview]) -> EncodedRecords:
             at += rows * 8
         if flags & 2:
             codes = np.frombuffer(segment, "<i4", rows, at)
+            at += rows * 4
             keys.append(np.array(table, np.int32)[codes] if rows else codes)
+        if payload_width:
+            payload = np.frombuffer(segment, np.uint8, rows * payload_width, at)
+            payloads.append(payload.reshape(rows, payload_width))
     return EncodedRecords(
         np.concatenate(users),
         np.concatenate(values).astype(np.int32),
         np.concatenate(times) if times else None,
         np.concatenate(keys) if keys else None,
         tuple(names),
+        np.concatenate(payloads) if payloads else None,
     )

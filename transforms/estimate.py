@@ -62,18 +62,41 @@ class _Estimate(beam.DoFn):
         self, element: tuple[str | None, Array], window: Any = beam.DoFn.WindowParam
     ) -> Iterator[EstimateTable]:
         key, counts = element
-        if not self._oracle.reports(counts):
-            return
-        start, end = windows.bounds(window)
-        Metrics.counter("hadabeam", "tables").inc()
-        yield EstimateTable(
-            window_start=start,
-            window_end=end,
-            pane=None,
-            key=key,
-            estimate=self._oracle.estimate(counts, self._post),
-            empty_columns=self._oracle.empty_columns(counts),
-        )
+        if self._oracle.reports(counts):
+            Metrics.counter("hadabeam", "tables").inc()
+            yield estimate_table(self._oracle, counts, self._post, windows.bounds(window), key)
+
+
+def estimate_table(
+    oracle: FrequencyOracle,
+    counts: Array,
+    post: str = "simplex",
+    window: tuple[int | None, int | None] = (None, None),
+    key: str | None = None,
+    pane: str | None = None,
+) -> EstimateTable:
+    """The table of one state.
+
+    Args:
+      oracle: the mechanism that the counts come from.
+      counts: int64 of ``oracle.state_shape``, of at least one report.
+      post: the post-processing.
+      window: start and end in microseconds, or None and None.
+      key: the key of a per-key estimate.
+      pane: when the numbers were given out.
+
+    Raises:
+      ParameterError: if the counts are not the oracle's.
+      InputError: if the oracle cannot estimate from so few reports.
+    """
+    return EstimateTable(
+        window_start=window[0],
+        window_end=window[1],
+        pane=pane,
+        key=key,
+        estimate=oracle.estimate(counts, post),
+        empty_columns=oracle.empty_columns(counts),
+    )
 
 
 @dataclass

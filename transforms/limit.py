@@ -210,7 +210,7 @@ class _KeepOne(beam.DoFn):
         records = unpack([self._reader.read(element) for element in shard[1]])
         keys = None
         if records.keys is not None:
-            keys = _key_pseudonyms(self._limit, records)
+            keys = key_pseudonyms(self._limit, records)
         kept = keep_one_per_user(self._limit, records.users, records.values, records.times, keys)
         over = len(records) - len(kept)
         if over:
@@ -219,7 +219,7 @@ class _KeepOne(beam.DoFn):
         yield records.take(kept).to_arrow()
 
 
-def _key_pseudonyms(prf: Prf, records: EncodedRecords) -> Any:
+def key_pseudonyms(prf: Prf, records: EncodedRecords) -> Any:
     """uint8[n, 16]: one for each record's key."""
     if records.keys is None or not records.key_names:
         return np.zeros((len(records), 16), np.uint8)
