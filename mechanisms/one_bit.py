@@ -175,7 +175,9 @@ class OneBitHadamard(FrequencyOracle):
             )
         self._check_columns(columns)
         words = coins.words(values.size)
-        truth = hadamard_bits(values, columns)
+        truth = hadamard_bits(
+            values.astype(np.int64, copy=False), columns.astype(np.int64, copy=False)
+        )
         word = np.where(truth.view(np.bool_), words[:, 1], words[:, 0])
         return np.asarray(truth ^ (word < np.uint64(self.threshold)).view(np.uint8))
 
@@ -212,7 +214,7 @@ class OneBitHadamard(FrequencyOracle):
                 raise ParameterError("bits must be 0 or 1")
             index = some.astype(np.int64)
             index <<= 1
-            index |= their
+            index |= their.astype(np.uint8, copy=False)
             pairs += np.bincount(index, minlength=pairs.size)
         ones = pairs[1::2]
         return np.stack([ones, pairs[0::2] + ones])

@@ -14,9 +14,10 @@ Array = np.ndarray[Any, Any]
 def project_simplex(x: Array) -> Array:
     """The nearest point (least squares) whose entries are non-negative and sum to one.
 
-    The solution is ``max(x - tau, 0)``. Starting with all entries less than 1 below the largest as the active set,
-    ``tau`` is the value that makes the active entries sum to one, and entries below it
-    leave the set, until none does (C. Michelot, 1986). No sort; the passes shrink.
+    The solution is ``max(x - tau, 0)``. The active set starts with all entries less than 1
+    below the largest; ``tau`` is the value that makes the active entries sum to one, and
+    entries below it leave the set, until none does (C. Michelot, 1986). No sort, and the
+    passes shrink.
 
     Args:
       x: float64[k], finite.
