@@ -45,9 +45,9 @@ def job(*beam_args):
 MULTI = '"--direct_running_mode=multi_processing", "--direct_num_workers=2"'
 
 
-def prism() -> str | None:
+def prism() -> str:
     """The Prism binary that the environment names."""
-    return os.environ.get("HADABEAM_PRISM")
+    return os.environ["HADABEAM_PRISM"]
 
 
 def script(folder: pathlib.Path, text: str) -> list[str]:
@@ -214,7 +214,7 @@ def check_ending(
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.skipif(prism() is None, reason="HADABEAM_PRISM names no Prism binary")
+@pytest.mark.prism
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_prism(number: signal.Signals, code: int, tmp_path: pathlib.Path) -> None:
     mark = f"hadabeam-test-{os.getpid()}-{time.monotonic_ns()}"
@@ -227,7 +227,7 @@ sys.exit(job("--runner=PrismRunner", "--prism_location={prism()}", "--environmen
     check_ending(tmp_path, text, mark, number, code)
 
 
-@pytest.mark.skipif(prism() is None, reason="HADABEAM_PRISM names no Prism binary")
+@pytest.mark.prism
 def test_failures_on_prism_are_one_line(tmp_path: pathlib.Path) -> None:
     flags = f'"--runner=PrismRunner", "--prism_location={prism()}", "--environment_type=LOOPBACK"'
     text = f"def work(x):\n    raise InputError('cannot read x')\nsys.exit(job({flags}))"
