@@ -152,8 +152,11 @@ def ordered_map(
     is closed or fails, no thread is left.
     """
     if not threads:
-        for item in items:
-            yield function(item)
+        try:
+            for item in items:
+                yield function(item)
+        finally:
+            _close(items)
         return
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hadabeam-read")
     pending: deque[Future[T]] = deque()
@@ -167,8 +170,12 @@ def ordered_map(
             yield pending.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        if isinstance(items, Generator):
-            items.close()
+        _close(items)
+
+
+def _close(items: Iterator[Any]) -> None:
+    if isinstance(items, Generator):
+        items.close()
 
 
 def ahead(items: Iterator[S], function: Callable[[S], T], threads: int) -> Generator[T, None, None]:
@@ -191,5 +198,4 @@ def ahead(items: Iterator[S], function: Callable[[S], T], threads: int) -> Gener
             yield result.pop()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        if isinstance(items, Generator):
-            items.close()
+        _close(items)

@@ -87,7 +87,7 @@ def _to_text(column: pa.Array) -> pa.Array:
         # Python has no nanoseconds; neither has any of our other formats.
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
     if isinstance(column, pa.ExtensionArray):
-        return _to_text(column.storage)
+        return pa.array([canonical_scalar(value) for value in column.to_pylist()], pa.string())
     return _each_distinct(column)
 
 
