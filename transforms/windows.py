@@ -184,6 +184,43 @@ class CalendarDays:
         return _DayWindows(self.time_zone)
 
 
+@dataclass(frozen=True)
+class EpochWindows:
+    """The windows of ready-made reports: each lies in the one that its time is the start of.
+
+    Attributes:
+      windowing: the windows that the reports were made with.
+    """
+
+    windowing: Windowing
+
+    @property
+    def windows_per_record(self) -> int:
+        """1."""
+        return 1
+
+    @property
+    def step(self) -> int:
+        """As that of the windowing."""
+        return self.windowing.step
+
+    def granules(self, times: Array) -> Array:
+        """See :meth:`Windowing.granules`."""
+        return self.windowing.granules(times)
+
+    def assign(self, times: Array) -> Iterator[tuple[Array, Array]]:
+        """See :meth:`Windowing.assign`: of the windows of a time the one that starts last."""
+        yield next(iter(self.windowing.assign(times)))
+
+    def next_end(self, after: int) -> int:
+        """See :meth:`Windowing.next_end`."""
+        return self.windowing.next_end(after)
+
+    def window_fn(self) -> beam_window.WindowFn:
+        """See :meth:`Windowing.window_fn`."""
+        return self.windowing.window_fn()
+
+
 class _DayWindows(beam_window.NonMergingWindowFn):
     """:class:`CalendarDays` for Beam."""
 

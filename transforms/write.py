@@ -67,7 +67,7 @@ def _write_all(file: IO[bytes], content: bytes) -> None:
     file.write(content)
 
 
-class _Gathered(beam.PTransform):  # type: ignore[misc]
+class _Gathered(beam.PTransform):
     """Gives all elements, as one list, to one call of a function.
 
     The function is called once even where there are no elements.
@@ -93,7 +93,7 @@ class _Gathered(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class WriteEstimates(beam.PTransform):  # type: ignore[misc]
+class WriteEstimates(beam.PTransform):
     """Writes all estimates of a job as one table, ``PREFIX-estimates.<format>``.
 
     Rows are sorted by window, key and domain order, so that the same estimates give the
@@ -137,7 +137,7 @@ def _write_estimates(found: list[tuple[Any, pa.Table]], path: str, format: str) 
     return path
 
 
-class WriteSummary(beam.PTransform):  # type: ignore[misc]
+class WriteSummary(beam.PTransform):
     """Writes a job's summary as ``PREFIX-summary.json``, indented, names sorted.
 
     Input: PCollection[dict] with one element. Output: PCollection[str], the path.
@@ -166,7 +166,7 @@ def _write_summary(found: list[dict[str, Any]], path: str) -> str:
     return path
 
 
-class WriteDeadLetters(beam.PTransform):  # type: ignore[misc]
+class WriteDeadLetters(beam.PTransform):
     """Writes dead letters, if any, as ``PREFIX-dead-letters.jsonl``, sorted by file and position.
 
     Where there are none, the file of an earlier run is removed: what stands beside a
@@ -198,7 +198,7 @@ class WriteDeadLetters(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class _SortLetters(beam.DoFn):  # type: ignore[misc]
+class _SortLetters(beam.DoFn):
     """Writes sorted runs of dead letters; gives out their names."""
 
     def __init__(self, runs: Runs) -> None:
@@ -218,17 +218,21 @@ class _SortLetters(beam.DoFn):  # type: ignore[misc]
 
     def _write(self) -> str:
         letters, self._letters = self._letters, []
-        letters.sort(key=_letter_order)
+        letters.sort(key=letter_order)
         with self._runs.new() as (name, file):
-            file.writelines(_letter_line(letter) for letter in letters)
+            file.writelines(letter_line(letter) for letter in letters)
         return name
 
 
-def _letter_order(letter: DeadLetter) -> tuple[str, int, str, bytes]:
+def letter_order(letter: DeadLetter) -> tuple[str, int, str, bytes]:
+    """Sorts dead letters by file and position."""
+    """Sorts dead letters by file and position."""
     return letter.file, letter.position, letter.reason, letter.raw or b""
 
 
-def _letter_line(letter: DeadLetter) -> bytes:
+def letter_line(letter: DeadLetter) -> bytes:
+    """A dead letter as a line of JSON."""
+    """A dead letter as a line of JSON."""
     content: dict[str, Any] = {
         "reason": letter.reason,
         "file": letter.file,

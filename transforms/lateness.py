@@ -1,0 +1,164 @@
+"""What is too late: decided in one place, before anything else looks at windows."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.coders import BytesCoder
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.window import TimestampedValue
+
+from . import windows
+from .records import TALLIES
+from .windows import END_OF_TIME, START_OF_TIME, Windowing
+
+#: ``(start, end)`` of a window in microseconds, and a group of users: a key of the state.
+PLACE = struct.Struct(">qqI")
+#: The key of what belongs to a window as a whole.
+WINDOW = struct.Struct(">qq")
+
+#: This many ends are looked at one by one while nothing comes; then each step is four times
+#: the one before.
+SINGLE_STEPS = 16
+#: So many windows before the first record are looked at as well.
+LOOK_BACK = 8
+#: Where the watermark is known to be before anything is known.
+_UNKNOWN = -(2**62)
+_STATE = struct.Struct("<qqq")
+
+
+class AssignWindows(beam.DoFn):
+    """Puts records into their windows, and drops and counts what comes too late.
+
+    Takes ``(lane, batch)``; a batch has a column ``event_time``. Gives ``(place, batch)``,
+    the place being the packed :data:`PLACE` of a window and a group of users, and to ``TALLIES``
+    ``(window_start, window_end, {"late": n})``. A record in several windows counts as late
+    in each that is closed.
+
+    A window is closed when the watermark has passed its end by the allowed lateness. Beam
+    tells a ``DoFn`` the watermark only by firing timers, so a timer walks from one end (or
+    closing) of a window to the next, whether or not there are records; after
+    :data:`SINGLE_STEPS` steps without a record the steps grow, until a record
+    comes. So it is known for every window that is at most so many windows behind the latest
+    news whether it is closed; of windows that nobody had a record in, in a longer gap, one
+    may be opened once more by a late record, and closes at once.
+
+    What is let in has the timestamp of the last moment of its window (or, if the window
+    has ended, before its closing), so that nothing behind this step is late in Beam's sense,
+    and the watermark waits for it.
+
+    Args:
+      windowing: the windows.
+      lateness: how long after its end a window still takes records, in microseconds.
+      shards: into how many groups the users of a window are split.
+    """
+
+    _CELL = ReadModifyWriteStateSpec("watermark", BytesCoder())
+    _TICK = TimerSpec("tick", TimeDomain.WATERMARK)
+
+    def __init__(self, windowing: Windowing, lateness: int, shards: int) -> None:
+        self._windowing = windowing
+        self._lateness = lateness
+        self._shards = shards
+
+    def process(
+        self,
+        element: tuple[bytes, pa.RecordBatch],
+        cell: Any = beam.DoFn.StateParam(_CELL),
+        tick: Any = beam.DoFn.TimerParam(_TICK),
+    ) -> Iterator[Any]:
+        batch = element[1]
+        times = batch.column("event_time").to_numpy(zero_copy_only=False)
+        state = cell.read()
+        watermark, due, misses = _STATE.unpack(state) if state else (_UNKNOWN, END_OF_TIME, 0)
+        earliest = int(times.min()) - (0 if state else LOOK_BACK * self._windowing.step)
+        wanted = self._next(max(watermark, earliest))
+        if watermark > _UNKNOWN and misses:
+            wanted = min(wanted, self._next(watermark))
+        if wanted < due:
+            due = wanted
+            tick.set(windows.timestamp(due))
+        cell.write(_STATE.pack(watermark, due, 0))
+        for start, end in self._windowing.assign(times):
+            yield from self._place(batch, start, end, watermark)
+
+    @on_timer(_TICK)
+    def walk(
+        self,
+        cell: Any = beam.DoFn.StateParam(_CELL),
+        tick: Any = beam.DoFn.TimerParam(_TICK),
+        fired: Any = beam.DoFn.TimestampParam,
+    ) -> None:
+        """The watermark has come to an end of a window, or to a closing."""
+        state = cell.read()
+        if not state:
+            return
+        watermark, _, misses = _STATE.unpack(state)
+        watermark = max(watermark, int(fired.micros))
+        misses += 1
+        leap = 0
+        if misses > SINGLE_STEPS:
+            leap = self._windowing.step * 4 ** min(misses - SINGLE_STEPS, 30)
+        due = self._next(watermark + leap)
+        if due < END_OF_TIME:
+            tick.set(windows.timestamp(due))
+        cell.write(_STATE.pack(watermark, due, misses))
+
+    def _next(self, after: int) -> int:
+        """The first end or closing of a window after a time."""
+        if after >= END_OF_TIME:
+            return END_OF_TIME
+        end = self._windowing.next_end(max(after, START_OF_TIME))
+        if not self._lateness:
+            return end
+        ended = max(after - self._lateness, START_OF_TIME)
+        return min(end, self._windowing.next_end(ended) + self._lateness)
+
+    def _place(
+        self, batch: pa.RecordBatch, start: np.ndarray[Any, Any], end: Any, watermark: int
+    ) -> Iterator[Any]:
+        """The records of each window and group, and the tally of those that come too late."""
+        shard = shard_of(batch, self._shards)
+        order = np.lexsort((shard, start))
+        start, end, shard = start[order], end[order], shard[order]
+        changes = np.flatnonzero((start[1:] != start[:-1]) | (shard[1:] != shard[:-1])) + 1
+        edges = [0, *changes.tolist(), len(order)]
+        late: dict[tuple[int, int], int] = {}
+        for low, high in zip(edges[:-1], edges[1:], strict=True):
+            window = int(start[low]), int(end[low])
+            closing = window[1] + self._lateness
+            if closing <= watermark:
+                late[window] = late.get(window, 0) + high - low
+                continue
+            # The sort is stable: within a group the records stay in the order they came in.
+            part = batch.take(pa.array(order[low:high]))
+            last = (window[1] if window[1] > watermark else closing) - 1
+            yield TimestampedValue(
+                (PLACE.pack(*window, int(shard[low])), part), windows.timestamp(last)
+            )
+        for window, number in late.items():
+            Metrics.counter("hadabeam", "late").inc(number)
+            yield TaggedOutput(TALLIES, (*window, {"late": number}))
+
+
+def shard_of(batch: pa.RecordBatch, shards: int) -> np.ndarray[Any, Any]:
+    """int64[n]: the group of each row, by its pseudonym (or, without one, all in one)."""
+    if shards == 1 or "user" not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.int64)
+    return (digests(batch) >> np.uint64(48)).astype(np.int64) % shards
+
+
+def digests(batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
+    """uint64[n]: eight bytes of each row's pseudonym."""
+    from .privatize import fixed_rows
+
+    rows = fixed_rows(batch.column("user"))
+    return np.ascontiguousarray(rows[:, :8]).view("<u8").ravel().astype(np.uint64, copy=False)
