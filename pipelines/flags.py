@@ -204,7 +204,7 @@ def _beam_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         logs.set_up(debug="--debug" in sys.argv)
     from apache_beam.options import pipeline_options
 
-    class BeamParser(pipeline_options._BeamArgumentParser):  # type: ignore[misc]
+    class BeamParser(pipeline_options._BeamArgumentParser):
         def error(self, message: str) -> NoReturn:
             parser.error(message)
 

@@ -109,7 +109,7 @@ def quiet() -> Iterator[None]:
     stream.flush()
     os.dup2(silence, 2)
     os.close(silence)
-    sys.stderr = _Sieve(own or stream)  # type: ignore[assignment]
+    sys.stderr = _Sieve(own or stream)
     try:
         yield
     finally:

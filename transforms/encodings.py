@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import IO, Any
 
@@ -190,6 +190,7 @@ def _with_plain_times(table: pa.Table) -> pa.Table:
 def _as_text(table: pa.Table) -> pa.Table:
     """Timestamps as ISO 8601, bytes as base64."""
     for index, field in enumerate(table.schema):
+        convert: Callable[[Any], str]
         if pa.types.is_timestamp(field.type):
             convert, column = iso_time, table.column(index).cast(pa.int64())
         elif pa.types.is_binary(field.type):

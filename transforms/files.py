@@ -66,7 +66,7 @@ def check_prefix(prefix: str) -> str:
 def temporary_name(path: str) -> str:
     """A fresh hidden name beside ``path``."""
     folder, name = FileSystems.split(path)
-    return FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
+    return str(FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}.tmp"))
 
 
 @contextlib.contextmanager

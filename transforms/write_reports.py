@@ -21,7 +21,7 @@ SHARD_BYTES = 256 * 2**20
 _SHARD = r"-reports-\d{5,}-of-\d{5,}\.(?:" + "|".join(FORMATS) + ")"
 
 
-class WriteReports(beam.PTransform):  # type: ignore[misc]
+class WriteReports(beam.PTransform):
     """Writes reports as ``PREFIX-reports-00000-of-0000N.<format>``.
 
     Every bundle writes shards of its own under temporary names; when all are there, the
@@ -59,7 +59,7 @@ class WriteReports(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class _WriteShards(beam.DoFn):  # type: ignore[misc]
+class _WriteShards(beam.DoFn):
     """Writes the batches of a bundle to runs; gives out their names."""
 
     def __init__(self, runs: Runs, format: str, schema: str) -> None:

@@ -70,9 +70,11 @@ def python_type(kind: Any) -> Any:
         return python_type(branch) | None
     if isinstance(kind, dict):
         if kind["type"] == "map":
-            return Mapping[str, python_type(kind["values"])]
+            values: Any = python_type(kind["values"])
+            return Mapping[str, values]
         if kind["type"] == "array":
-            return Sequence[python_type(kind["items"])]
+            items: Any = python_type(kind["items"])
+            return Sequence[items]
         if kind["type"] == "record":
             return WindowSummaryRow
         return python_type(kind["type"])

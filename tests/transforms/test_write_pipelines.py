@@ -23,6 +23,7 @@ from hadabeam.mechanisms.estimate import FrequencyEstimate
 from hadabeam.schemas.avro import arrow_schema
 from hadabeam.transforms import write, write_reports
 from hadabeam.transforms.records import DeadLetter
+from hadabeam.transforms.runs import Runs
 from hadabeam.transforms.tables import EstimateTable
 from hadabeam.transforms.write import WriteDeadLetters, WriteEstimates, WriteSummary
 from hadabeam.transforms.write_reports import WriteReports
@@ -219,7 +220,7 @@ def test_a_failed_run_leaves_older_shards(tmp_path: pathlib.Path) -> None:
 def test_putting_shards_in_place_twice_keeps_them(tmp_path: pathlib.Path) -> None:
     """As a runner does that tries a step again after it was cut short."""
     prefix = str(tmp_path / "pages")
-    runs = write_reports.Runs(f"{prefix}-reports")
+    runs = Runs(f"{prefix}-reports")
     made = []
     for text in (b"one", b"two"):
         with runs.new() as (name, file):
@@ -252,7 +253,7 @@ def test_a_file_in_the_way_is_an_input_error(tmp_path: pathlib.Path) -> None:
     prefix = str(tmp_path / "file" / "pages")
     for transform in (WriteEstimates(prefix), WriteReports(prefix)):
         with (
-            pytest.raises(Exception, match="cannot write .* is a file, not a folder"),
+            pytest.raises(Exception, match=r"cannot write .* is a file, not a folder"),
             TestPipeline(runner=RUNNER) as pipeline,
         ):
             _ = pipeline | beam.Create([]) | transform
