@@ -126,7 +126,7 @@ def _subset_selection(
     ahead = np.zeros((2, subset + 1), dtype=np.int64)
     ahead[0, subset], ahead[1, subset - 1] = owners.sum(axis=1)
     passed = np.zeros(subset + 1, dtype=np.int64)
-    counts = with_own.copy()
+    counts: Array = with_own.copy()
     places = np.arange(subset + 1)
     for value in range(size):
         left = size - value

@@ -244,6 +244,10 @@ class PublicCoinRandomizedResponse(_PublicCoin):
         """n, the sum of the second row."""
         return int(self._checked(counts)[1].sum())
 
+    def answer_probability(self, frequency: Array) -> Array:
+        """``m = 1 - q + f (2 q - 1)``: how likely a report on a value of frequency f is 1."""
+        return np.asarray(self._flip + self._gain * frequency)
+
     def variance(self, n: int, frequency: float = 0.0) -> float:
         """The variance of a raw value of the sum form at a frequency, with n reports (exact).
 

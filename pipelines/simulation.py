@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..mechanisms.distributions import distribution
-from ..mechanisms.domain import Domain
 from ..mechanisms.errors import InputError
 from ..mechanisms.law import has_law, simulated_counts
+from ..mechanisms.nameless import NamelessDomain
 from ..mechanisms.one_bit import OneBitHadamard
 from ..mechanisms.oracle import Array, FrequencyOracle
 from ..mechanisms.registry import ORACLES, make_oracle
@@ -91,17 +91,12 @@ class Row:
 @lru_cache(maxsize=32)
 def oracle_of(name: str, epsilon: float, size: int) -> FrequencyOracle:
     """The oracle of a name of :data:`SIMULATED` over a made-up domain."""
-    domain = _domain(size)
+    domain = NamelessDomain(size)
     if name == "one_bit_as_published":
         return OneBitHadamard.as_published(domain, epsilon)
     if name == "unperturbed_one_bit":
         return UnperturbedOneBit(domain, i_accept_no_privacy=True)
     return make_oracle(name, domain, epsilon)
-
-
-@lru_cache(maxsize=4)
-def _domain(size: int) -> Domain:
-    return Domain([f"value {index}" for index in range(size)])
 
 
 @lru_cache(maxsize=32)
