@@ -7,6 +7,7 @@ the key the choice is uniform among the user's *distinct* records.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,31 @@ def keep_one_per_user(
     for other in (values, times, keys):
         if other is not None and len(other) != n:
             raise ParameterError("users, values, times and keys must have one row per record")
+
+    def rank(rows: Array) -> Array:
+        return priorities(
+            prf,
+            users[rows],
+            values[rows],
+            None if times is None else times[rows],
+            None if keys is None else keys[rows],
+        )
+
+    return least_per_user(users, rank)
+
+
+def least_per_user(users: Array, rank: Callable[[Array], Array]) -> Array:
+    """Chooses of each user the row that ranks first.
+
+    Args:
+      users: uint8[n, 16], C-contiguous.
+      rank: gives uint64[m, 2] for m positions; rows are ordered by the first word, then the
+        second. It is asked only about rows of users who may have several.
+
+    Returns:
+      int64[m]: the positions kept, one for each distinct user.
+    """
+    n = len(users)
     if n == 0:
         return np.zeros(0, np.int64)
     words = users.view(np.uint64)
@@ -92,15 +118,9 @@ def keep_one_per_user(
     shared[1:] |= equal
     shared[:-1] |= equal
     rivals = order[shared]
-    rank = priorities(
-        prf,
-        users[rivals],
-        values[rivals],
-        None if times is None else times[rivals],
-        None if keys is None else keys[rivals],
-    )
+    ranks = rank(rivals)
     who = words[rivals]
-    best = np.lexsort((rank[:, 1], rank[:, 0], who[:, 1], who[:, 0]))
+    best = np.lexsort((ranks[:, 1], ranks[:, 0], who[:, 1], who[:, 0]))
     who = who[best]
     leads = np.ones(len(best), bool)
     leads[1:] = (who[1:] != who[:-1]).any(axis=1)

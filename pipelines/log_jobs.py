@@ -130,10 +130,14 @@ def finish(args: argparse.Namespace) -> dict[str, Any]:
     if found["reports"] == 0:
         dropped = ", ".join(f"{number} {reason}" for reason, number in found["dropped"].items())
         if found["records_read"]:
+            hint = "check the field names and --input_format"
+            if "wrong_collection" in found["dropped"]:
+                hint = (
+                    "give --domain, --unknown, --oracle, --epsilon and --collection as they were "
+                    "given to hadabeam privatize"
+                )
             raise InputError(
-                f"of {found['records_read']} records none could be counted ({dropped}); "
-                f"check the field names and --input_format, and see "
-                f"{args.output}-dead-letters.jsonl"
+                f"of {found['records_read']} records none could be counted ({dropped}); {hint}"
             )
         print("warning: the input has no records; the table is empty", file=sys.stderr)
     return found

@@ -13,7 +13,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
 from ..mechanisms.errors import InputError
-from ..mechanisms.limit import PUBLIC_KEY, keep_one_per_user
+from ..mechanisms.limit import PUBLIC_KEY, least_per_user, priorities
 from ..mechanisms.oracle import FrequencyOracle
 from ..mechanisms.prf import Prf
 from . import windows
@@ -31,8 +31,9 @@ _IDENTIFIED = "identified"
 #: Groups in which repeated reports are looked for.
 SHARDS = 64
 
-#: ``((epoch, key), report batch)``.
-EpochReports = tuple[tuple[int, str | None], pa.RecordBatch]
+_EPOCH_REPORTS = beam.typehints.KV[
+    beam.typehints.Tuple[int, beam.typehints.Optional[str]], pa.RecordBatch
+]
 
 
 class ReadReportsResult(NamedTuple):
@@ -101,14 +102,14 @@ class ReadReports(beam.PTransform):
             ).with_outputs(DEAD_LETTERS, TALLIES, _IDENTIFIED, main="reports")
         )
         identified = read[_IDENTIFIED]
-        identified.element_type = tuple[int, bytes]
+        identified.element_type = beam.typehints.KV[int, bytes]
         once = (
             identified
             | "GroupByIdentity" >> beam.GroupByKey()
             | "CountOnce" >> beam.ParDo(_CountOnce()).with_outputs(TALLIES, main="reports")
         )
-        read.reports.element_type = once.reports.element_type = EpochReports
-        read[TALLIES].element_type = once[TALLIES].element_type = Tally
+        read.reports.element_type = once.reports.element_type = _EPOCH_REPORTS
+        read[TALLIES].element_type = once[TALLIES].element_type = dict
         read[DEAD_LETTERS].element_type = DeadLetter
         return ReadReportsResult(
             (read.reports, once.reports) | "AllReports" >> beam.Flatten(),
@@ -183,7 +184,11 @@ class _CountOnce(beam.DoFn):
         if records.payload is not None:
             # All that a report says takes part in the choice, so that order never does.
             rest = prf.blocks(prf.context("payload"), np.hstack([rest, records.payload]))
-        kept = keep_one_per_user(prf, records.users, records.values, records.times, rest)
+        # Senders are grouped under a secret or a salt, but not ranked by it: the collector's
+        # answer is to be the same in every run.
+        nobody = np.zeros_like(records.users)
+        ranks = priorities(prf, nobody, records.values, records.times, rest)
+        kept = least_per_user(records.users, ranks.__getitem__)
         refused = len(records) - len(kept)
         if refused:
             Metrics.counter("hadabeam", "duplicate").inc(refused)

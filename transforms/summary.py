@@ -18,6 +18,8 @@ from .limit import WindowTally
 from .records import READING_REASONS, REPORT_REASONS, WINDOW_REASONS, Tally, add_tallies
 
 _REASONS = (*READING_REASONS, *REPORT_REASONS, *WINDOW_REASONS)
+#: Of how many received reports something could not be checked.
+_UNCHECKED = ("unchecked_columns", "unchecked_duplicates")
 _ByWindow = dict[tuple[int | None, int | None], Tally]
 
 
@@ -33,7 +35,9 @@ class AddTallies(beam.CombineFn):
         return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[_ByWindow]) -> _ByWindow:
-        total: _ByWindow = {}
+        total: #: Of how many received reports something could not be checked.
+_UNCHECKED = ("unchecked_columns", "unchecked_duplicates")
+_ByWindow = {}
         for accumulator in accumulators:
             for window, tally in accumulator.items():
                 total[window] = add_tallies([total.get(window, {}), tally])
@@ -90,6 +94,9 @@ def summary(
         "domain_fingerprint": oracle.domain.fingerprint,
         "collection": oracle.collection_id,
     }
+    for name in _UNCHECKED:
+        if total.get(name):
+            found[name] = total[name]
     if windowed:
         found["windows"] = [
             {
