@@ -347,6 +347,7 @@ def test_sum_form_is_its_formula(size, n):
     # The tails tell the same story: raw is linear in the count of agreeing reports.
     agreeing = (n + (scipy.linalg.hadamard(K) @ (2 * counts[0] - counts[1]))[:size]) / 2
     tails = estimate.tails
+    assert (tails is None) == (n >= 2000)  # From about 2,000 reports on, the normal law serves.
     if tails is not None:
         np.testing.assert_allclose((agreeing / n - tails.null) / tails.gain, raw, atol=1e-12)
 
