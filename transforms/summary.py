@@ -35,9 +35,7 @@ class AddTallies(beam.CombineFn):
         return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[_ByWindow]) -> _ByWindow:
-        total: #: Of how many received reports something could not be checked.
-_UNCHECKED = ("unchecked_columns", "unchecked_duplicates")
-_ByWindow = {}
+        total: _ByWindow = {}
         for accumulator in accumulators:
             for window, tally in accumulator.items():
                 total[window] = add_tallies([total.get(window, {}), tally])
