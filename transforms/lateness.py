@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -132,7 +133,7 @@ class AssignWindows(beam.DoFn):
         changes = np.flatnonzero((start[1:] != start[:-1]) | (shard[1:] != shard[:-1])) + 1
         edges = [0, *changes.tolist(), len(order)]
         late: dict[tuple[int, int], int] = {}
-        for low, high in zip(edges[:-1], edges[1:], strict=True):
+        for low, high in itertools.pairwise(edges):
             window = int(start[low]), int(end[low])
             closing = window[1] + self._lateness
             if closing <= watermark:

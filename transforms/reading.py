@@ -75,7 +75,7 @@ def _read_text(
     block_bytes: int,
     threads: int,
 ) -> Generator[T, None, None]:
-    parse, cutter = _text_parser(split, fields)
+    parse, cutter = text_parser(split, fields)
     blocks = _text_blocks(split, cutter, block_bytes)
 
     def work(block: Block | Rows) -> T:
@@ -84,7 +84,7 @@ def _read_text(
     yield from ordered_map(work, blocks, threads)
 
 
-def _text_parser(split: Split, fields: Sequence[str]) -> tuple[Callable[[Block], Rows], Any]:
+def text_parser(split: Split, fields: Sequence[str]) -> tuple[Callable[[Block], Rows], Any]:
     if split.format == "csv":
         assert split.header is not None
         csv = CsvParser(split.path, split.header, fields)
@@ -111,7 +111,7 @@ def _text_blocks(split: Split, cutter: Any, block_bytes: int) -> Iterator[Block 
         if lines and start:
             source, start = skip_partial_line(source, start)
         if split.header is not None and compressed:
-            start = _skip(source, split.header.end)
+            start = skip_bytes(source, split.header.end)
         position = start
         blocks = read_blocks(
             source,
@@ -134,7 +134,8 @@ def _text_blocks(split: Split, cutter: Any, block_bytes: int) -> Iterator[Block 
         source.close()
 
 
-def _skip(source: Any, size: int) -> int:
+def skip_bytes(source: Any, size: int) -> int:
+    """Reads past so many bytes; returns how many there were."""
     buffer = bytearray(min(size, 1 << 16))
     skipped = 0
     with memoryview(buffer) as view:

@@ -51,12 +51,14 @@ class ReceiveReports(beam.DoFn):
     @beam.typehints.with_output_types(tuple[bytes, pa.RecordBatch])
     def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
         form = self._form(batch.schema.names)
-        parser = ReportParser(self._oracle, "", form, self._prf, self._keys.assigned)
-        columns = [batch.column(name) for name in form.fields]
-        parsed = parser(Rows(columns, np.arange(batch.num_rows)))
+        # The folder source says where the rows are from.
+        file = (batch.schema.metadata or {}).get(b"file", b"").decode()
+        positions = np.arange(batch.num_rows)
+        if "position" in batch.schema.names:
+            positions = batch.column("position").to_numpy()
+        parser = ReportParser(self._oracle, file, form, self._prf, self._keys.assigned)
+        parsed = parser(Rows([batch.column(name) for name in form.fields], positions))
         tally = dict(parsed.tally)
-        # The source has counted what it read.
-        tally.pop("records_read", None)
         found = [self._batch(reports) for reports in parsed.reports if len(reports.column)]
         if parsed.identified is not None and len(parsed.identified):
             found.append(self._identified(parsed.identified))

@@ -181,7 +181,7 @@ class ReportParser:
         """Rows of many reports; numbers are of reports, but a row that is broken counts as one."""
         found.add("records_read", len(rows.bad_positions))
         collections = to_text(columns["collection"])
-        numbers = {name: _integers(columns[name]) for name in ("epoch", "reports")}
+        numbers = {name: whole_numbers(columns[name]) for name in ("epoch", "reports")}
         packs = {name: _bytes(columns[name]) for name in ("columns", "bits")}
         payload = _bytes(columns["payload"]) if "payload" in columns else [None] * len(rows)
         keys = to_text(columns["key"]) if "key" in columns else pa.nulls(len(rows), pa.string())
@@ -216,7 +216,7 @@ class ReportParser:
     def _plain(self, found: ParsedReports, rows: Rows, columns: dict[str, pa.Array]) -> None:
         n = len(rows)
         oracle = self._oracle
-        numbers = {name: _integers(columns[name]) for name in ("epoch", "column", "bit")}
+        numbers = {name: whole_numbers(columns[name]) for name in ("epoch", "column", "bit")}
         parsed = np.ones(n, bool)
         for column in numbers.values():
             parsed &= column.is_valid().to_numpy(zero_copy_only=False)
@@ -336,7 +336,7 @@ def _grouped(
     return found
 
 
-def _integers(column: pa.Array) -> pa.Array:
+def whole_numbers(column: pa.Array) -> pa.Array:
     """int64[n] of a column of whole numbers or their texts; null where it is none."""
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64())

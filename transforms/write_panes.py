@@ -270,5 +270,5 @@ class _WriteLetters(beam.DoFn):
         content = b"".join(lines)
         name = hashlib.sha256(content).hexdigest()[:32] + ".jsonl"
         path = FileSystems.join(self._prefix, "dead-letters", name)
-        files.write_file(path, lambda file: None if file.write(content) else None)
+        files.write_file(path, lambda file: file.writelines([content]))
         self._letters = []

@@ -1,0 +1,393 @@
+"""The folder source: logs that arrive, grow and rotate, read as they do."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration, Timestamp
+
+from ..mechanisms.errors import InputError, ParameterError
+from .blocks import Block, read_blocks
+from .csv_format import read_header
+from .extract import Extractor
+from .fields import RecordFields
+from .follow import Piece, Progress, look, take_piece
+from .reading import read_split, skip_bytes, text_parser
+from .records import DEAD_LETTERS, TALLIES, DeadLetter, Tally
+from .report_files import report_form, whole_numbers
+from .rows import Rows
+from .splits import Split, check_format, detect, plan_splits
+from .streams import open_source, strip_compression
+from .times import check_time_unit
+
+#: Text that is read and parsed at a time.
+PIECE_BYTES = 4 << 20
+#: After so many seconds of reading, what was read is handed on.
+TURN_SECONDS = 0.5
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass
+class WatchRecords(beam.PTransform):
+    """Reads the logs that a pattern matches, now and as they come.
+
+    Only whole lines are read, each once: a growing file goes on where it was; a
+    renamed, copied or compressed one is known by its start
+    (:mod:`hadabeam.transforms.follow`); one that was cut short or replaced is read from its
+    new start. Give a pattern that matches the names that logs are rotated to, as
+    ``'logs/access.log*'``, or the lines between the last look and the rotation are lost.
+    Compressed files, Parquet and Avro are read when they have not changed for 5 s.
+
+    The watermark is the greatest event time less ``max_delay``, and it moves only when everything
+    that was there at a look has been read, so that the order of files never makes a record
+    late. While the newest record was younger than ``max_delay`` when it was read, the
+    logs are live, and the watermark follows the clock, less ``max_delay``, even while
+    nothing comes. An event from the future does not move it beyond the clock.
+
+    Takes a pipeline; gives ``None``: a PCollection of record batches with ``event_time`` (or,
+    where ``fields`` is None, of batches with the columns of ``report.avsc``), ``TALLIES``
+    and ``DEAD_LETTERS``.
+
+    Attributes:
+      patterns: a path or glob, or several. They need not match anything yet.
+      fields: which fields make up a record, with a time; None reads reports.
+      format: "auto", "jsonl", "csv", "combined", "parquet" or "avro".
+      time_unit: of numbers in the time field.
+      max_delay: how long after its event a line may come, in microseconds.
+      poll: seconds from the end of one round to the next look.
+      stop_after: seconds after which the source ends, and the job with it: what was read
+        is then published as it stands. None goes on for ever.
+      raw_dead_letters: whether dead letters carry the record itself.
+
+    Raises:
+      ParameterError: if a parameter is out of range.
+      InputError: when it runs, if a file cannot be used or lacks a field.
+    """
+
+    patterns: str | Sequence[str]
+    fields: RecordFields | None
+    format: str = "auto"
+    time_unit: str = "auto"
+    max_delay: int = 30_000_000
+    poll: float = 0.5
+    stop_after: float | None = None
+    raw_dead_letters: bool = False
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        found = [self.patterns] if isinstance(self.patterns, str) else list(self.patterns)
+        if not found or not all(found):
+            raise ParameterError("give at least one input path or pattern, and no empty one")
+        self.patterns = tuple(found)
+        check_format(self.format)
+        check_time_unit(self.time_unit)
+        if self.fields is not None and self.fields.time is None:
+            raise ParameterError("a stream needs a time field: which field says when it happened?")
+        if self.max_delay < 0:
+            raise ParameterError("max_delay must not be negative")
+        if not self.poll > 0:
+            raise ParameterError("poll must be more than 0 seconds")
+        if self.stop_after is not None and self.stop_after < 0:
+            raise ParameterError("stop_after must not be negative")
+
+    def expand(self, pipeline: Any) -> dict[str | None, beam.PCollection]:
+        watched = (
+            pipeline
+            | "Patterns" >> beam.Create([self.patterns])
+            | "Watch"
+            >> beam.ParDo(_Watch(self)).with_outputs(TALLIES, DEAD_LETTERS, main="batches")
+        )
+        watched.batches.element_type = pa.RecordBatch
+        return {
+            None: watched.batches,
+            TALLIES: watched[TALLIES],
+            DEAD_LETTERS: watched[DEAD_LETTERS],
+        }
+
+
+class _Tracker(RestrictionTracker):
+    """Claims each piece by the progress that there is once it was read.
+
+    A split leaves nothing more to the bundle at hand, and the rest of the round, and all
+    rounds to come, to the next.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._ended = False
+
+    def current_restriction(self) -> Progress:
+        return self._progress
+
+    def try_claim(self, position: Progress | None) -> bool:
+        """Claims what leads to ``position``; None claims the end of everything."""
+        if self._ended:
+            return False
+        if position is None:
+            self._ended = True
+        else:
+            self._progress = position
+        return True
+
+    def try_split(self, fraction_of_remainder: float) -> tuple[Progress, Progress] | None:
+        del fraction_of_remainder
+        if self._ended or self._progress.reading:
+            return None
+        self._ended = True
+        return replace(self._progress, todo=()), self._progress
+
+    def check_done(self) -> None:
+        if not self._ended:
+            raise ValueError("the folder source ended without a claim of its end")
+
+    def current_progress(self) -> RestrictionProgress:
+        done = 1.0 if self._ended else 0.0
+        return RestrictionProgress(completed=done, remaining=1.0 - done)
+
+    def is_bounded(self) -> bool:
+        return False
+
+
+class _Provider(RestrictionProvider):
+    def initial_restriction(self, element: tuple[str, ...]) -> Progress:
+        del element
+        return Progress()
+
+    def create_tracker(self, restriction: Progress) -> _Tracker:
+        return _Tracker(restriction)
+
+    def restriction_size(self, element: tuple[str, ...], restriction: Progress) -> float:
+        del element
+        return 1.0 + len(restriction.todo)
+
+    def truncate(self, element: tuple[str, ...], restriction: Progress) -> None:
+        """On a drain nothing more is read."""
+
+
+_TRACKER = beam.DoFn.RestrictionParam(_Provider())
+_WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
+
+
+@beam.DoFn.unbounded_per_element()
+class _Watch(beam.DoFn):
+    def __init__(self, options: WatchRecords) -> None:
+        self._fields = options.fields
+        self._format = options.format
+        self._unit = options.time_unit
+        self._raw = options.raw_dead_letters
+        self._max_delay = options.max_delay
+        self._poll = options.poll
+        self._stop_after = options.stop_after
+
+        #: The fields of records; those of reports differ from file to file.
+        self._names = None if self._fields is None else self._fields.columns
+
+    def setup(self) -> None:
+        self._texts: dict[str, _Text] = {}
+
+    def process(
+        self,
+        patterns: tuple[str, ...],
+        tracker: Any = _TRACKER,
+        watermark: Any = _WATERMARK,
+    ) -> Iterator[Any]:
+        progress: Progress = tracker.current_restriction()
+        begun = time.monotonic()
+        if progress.deadline is None and self._stop_after is not None:
+            deadline = int((time.time() + self._stop_after) * 1_000_000)
+            progress = replace(progress, deadline=deadline)
+        if not progress.todo:
+            progress = look(progress, _matched(patterns), time.time())
+            if not tracker.try_claim(progress):
+                return
+        while progress.todo:
+            ahead, piece = take_piece(progress, self._cut, PIECE_BYTES)
+            if piece is not None and piece.whole:
+                # Its parts cannot be claimed one by one, so nobody may split it off meanwhile.
+                if not tracker.try_claim(replace(ahead, reading=True)):
+                    return
+                for rows, fields in self._read_whole(piece):
+                    outputs, latest = self._outputs(piece.path, rows, fields)
+                    yield from outputs
+                    ahead = ahead.with_time(latest)
+                outputs = []
+            elif piece is not None:
+                outputs, latest = self._parse(piece)
+                ahead = ahead.with_time(latest)
+            else:
+                outputs = []
+            if not tracker.try_claim(ahead):
+                return
+            yield from outputs
+            progress = ahead
+            if time.monotonic() - begun > TURN_SECONDS:
+                tracker.defer_remainder(Duration(0))
+                return
+        if progress.fresh and progress.greatest is not None:
+            age = progress.started - progress.greatest
+            progress = replace(progress, live=age <= self._max_delay)
+        mark = progress.watermark(self._max_delay)
+        if mark is not None:
+            reached = Timestamp(micros=mark)
+            watermark.set_watermark(max(reached, watermark.current_watermark() or reached))
+        if progress.deadline is not None and progress.started >= progress.deadline:
+            tracker.try_claim(None)
+        elif tracker.try_claim(progress):
+            tracker.defer_remainder(Duration(self._poll))
+
+    def _text(self, path: str) -> _Text:
+        """How a text file is cut and parsed; the file has a whole line."""
+        if path not in self._texts:
+            self._texts[path] = _Text.of(path, self._format, self._names)
+        return self._texts[path]
+
+    def _cut(self, path: str, data: bytes) -> int:
+        return self._text(path).cutter.cut(bytearray(data))
+
+    def _parse(self, piece: Piece) -> tuple[list[Any], int | None]:
+        if piece.offset == 0:
+            # A new file, or an old name with new content.
+            self._texts.pop(piece.path, None)
+        text = self._text(piece.path)
+        skipped = max(text.start - piece.offset, 0)
+        block = Block(piece.offset + skipped, bytearray(piece.data[skipped:]))
+        return self._outputs(piece.path, text.parse(block), text.fields)
+
+    def _read_whole(self, piece: Piece) -> Iterator[tuple[Rows, tuple[str, ...]]]:
+        """The rows of a compressed, Parquet or Avro file."""
+        format, compression = detect(piece.path, self._format)
+        if format in ("parquet", "avro"):
+            size = FileSystems.match([piece.path])[0].metadata_list[0].size_in_bytes
+            for split in plan_splits(piece.path, size, format=format):
+                fields = self._names or report_form(split).fields
+                for rows in read_split(split, fields, lambda rows: rows, threads=0):
+                    yield rows, fields
+            return
+        text = _Text.of(piece.path, self._format, self._names)
+        source = open_source(piece.path, compression)
+        try:
+            start = skip_bytes(source, max(piece.offset, text.start))
+            for block in read_blocks(source, text.cutter, name=piece.path, offset=start):
+                yield text.parse(block), text.fields
+            if source.damaged:
+                yield Rows([], np.zeros(0, np.int64), np.array([-1])), text.fields
+        finally:
+            source.close()
+
+    def _outputs(
+        self, path: str, rows: Rows, names: tuple[str, ...]
+    ) -> tuple[list[Any], int | None]:
+        """What a block gives, and its greatest event time."""
+        if self._fields is not None:
+            found = Extractor(self._fields, path, self._unit, self._raw)(rows)
+            batch, letters, tally = found.records, found.dead_letters, found.tally
+            times = batch.column("event_time")
+        else:
+            batch, letters, tally = _report_batch(path, rows, names)
+            times = whole_numbers(batch.column("epoch")) if batch.num_rows else pa.array([])
+        outputs: list[Any] = [TaggedOutput(DEAD_LETTERS, letter) for letter in letters]
+        for name, number in tally.items():
+            Metrics.counter("hadabeam", name).inc(number)
+        if tally:
+            outputs.append(TaggedOutput(TALLIES, (None, None, tally)))
+        latest = None
+        if batch.num_rows:
+            bounds = pc.min_max(times)
+            earliest, latest = bounds["min"].as_py(), bounds["max"].as_py()
+            outputs.append(TimestampedValue(batch, Timestamp(micros=earliest or 0)))
+        return outputs, latest
+
+
+@dataclass
+class _Text:
+    """How the text of one file is cut and parsed.
+
+    Attributes:
+      parse: a block to rows of the fields.
+      cutter: knows where records end.
+      fields: what is read.
+      start: where the first record starts: after a CSV header or a byte order mark.
+    """
+
+    parse: Callable[[Block], Rows]
+    cutter: Any
+    fields: tuple[str, ...]
+    start: int
+
+    @staticmethod
+    def of(path: str, format: str, fields: tuple[str, ...] | None) -> _Text:
+        """Looks at the start of a file, which must hold a whole line.
+
+        Raises:
+          InputError: if its format cannot be told, or it lacks a field.
+        """
+        format, compression = detect(path, format)
+        split = Split(path, format, compression)
+        start = 0
+        source = open_source(path, compression)
+        try:
+            if format == "csv":
+                header = read_header(source, strip_compression(path)[0])
+                split = split._replace(header=header)
+                start = header.end if header is not None else 0
+            elif _read_start(source) == _BOM:
+                start = len(_BOM)
+        finally:
+            source.close()
+        names = report_form(split).fields if fields is None else fields
+        parse, cutter = text_parser(split, names)
+        return _Text(parse, cutter, names, start)
+
+
+def _read_start(source: Any) -> bytes:
+    buffer = bytearray(len(_BOM))
+    with memoryview(buffer) as view:
+        return bytes(buffer[: source.readinto(view)])
+
+
+def _report_batch(
+    path: str, rows: Rows, names: tuple[str, ...]
+) -> tuple[pa.RecordBatch, list[DeadLetter], Tally]:
+    """Rows of reports as they are, for ``ReceiveReports``, and those that could not be parsed."""
+    bad = len(rows.bad_positions)
+    letters = [DeadLetter("unparseable", path, int(at)) for at in rows.bad_positions]
+    tally = {"records_read": bad, "unparseable": bad} if bad else {}
+    columns = dict(zip(names, rows.columns, strict=False))
+    if not columns:
+        return pa.RecordBatch.from_pydict({}), letters, tally
+    columns["position"] = pa.array(rows.positions)
+    batch = pa.RecordBatch.from_pydict(columns)
+    return batch.replace_schema_metadata({"file": path}), letters, tally
+
+
+def _matched(patterns: Sequence[str]) -> list[str]:
+    """The files that the patterns match now.
+
+    Raises:
+      InputError: if a pattern is a folder.
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        if "://" not in pattern and os.path.isdir(pattern):
+            raise InputError(
+                f"{pattern} is a directory; to follow the files in it, give "
+                f"'{os.path.join(pattern, '*')}'"
+            )
+        matched = FileSystems.match([pattern])[0].metadata_list
+        found.extend(file.path for file in matched if not file.path.endswith("/"))
+    return found
