@@ -26,16 +26,17 @@ import pyarrow.parquet
 
 from ..mechanisms.errors import ParameterError
 from ..schemas.avro import arrow_schema, load_schema
+from .avro_blocks import write_blocks
 
 #: Formats of tables; each is also the extension of its files.
 FORMATS = ("avro", "parquet", "csv", "jsonl")
 
-#: Rows that are turned into Python objects at a time (Avro, CSV, JSON).
+#: Rows that are encoded at a time (Avro, CSV, JSON).
 _CHUNK_ROWS = 1 << 14
+#: Rows that an Avro file's sync marker is made of.
+_MARKER_ROWS = 1 << 10
 #: Rows of a Parquet row group.
 _GROUP_ROWS = 1 << 20
-#: Bytes of rows in an Avro block.
-_AVRO_BLOCK_BYTES = 1 << 16
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -99,12 +100,11 @@ class TableEncoder:
 
     def _open(self, first: pa.Table, rows: int) -> None:
         if self._format == "avro":
+            self._avro = load_schema(self._name)
+            self._sync = _sync_marker(self._name, first, rows)
+            # Writes the header; the blocks are ours, as rows need no Python objects there.
             self._writer = fastavro.write.Writer(
-                self._file,
-                load_schema(self._name),
-                codec="deflate",
-                sync_interval=_AVRO_BLOCK_BYTES,
-                sync_marker=_sync_marker(self._name, first, rows),
+                self._file, self._avro, codec="deflate", sync_marker=self._sync
             )
         elif self._format == "parquet":
             self._writer = pa.parquet.ParquetWriter(
@@ -117,8 +117,7 @@ class TableEncoder:
 
     def _write_piece(self, piece: pa.Table) -> None:
         if self._format == "avro":
-            for row in _dicts(_with_plain_times(piece)):
-                self._writer.write(row)
+            write_blocks(self._file, piece, self._avro, self._sync)
         elif self._format == "parquet":
             self._writer.write_table(piece, row_group_size=_GROUP_ROWS)
         elif self._format == "csv":
@@ -134,9 +133,7 @@ class TableEncoder:
         """Writes what is still missing: headers of an empty table, the last block, a footer."""
         if self._writer is None:
             self._open(self._schema.empty_table(), 0)
-        if self._format == "avro":
-            self._writer.flush()
-        elif self._format in ("parquet", "csv"):
+        if self._format in ("parquet", "csv"):
             self._writer.close()
 
     def __enter__(self) -> TableEncoder:
@@ -173,18 +170,9 @@ def _sync_marker(name: str, first: pa.Table, rows: int) -> bytes:
     a block in two for readers that look for them.
     """
     digest = hashlib.sha256(f"hadabeam {name} {rows}\n".encode())
-    for row in _dicts(_as_text(first)):
+    for row in _dicts(_as_text(first.slice(0, _MARKER_ROWS))):
         digest.update(orjson.dumps(row))
     return digest.digest()[:16]
-
-
-def _with_plain_times(table: pa.Table) -> pa.Table:
-    """Timestamps as int64, which spares a Python datetime for each row."""
-    for index, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type):
-            column = table.column(index).cast(pa.int64())
-            table = table.set_column(index, field.name, column)
-    return table
 
 
 def _as_text(table: pa.Table) -> pa.Table:
