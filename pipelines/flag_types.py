@@ -83,6 +83,16 @@ def duration(text: str) -> int:
     return int(total)
 
 
+def duration_or_zero(text: str) -> int:
+    """As :func:`duration`, and 0 for ``0`` or ``0s``."""
+    return 0 if text.strip() in ("0", "0s") else duration(text)
+
+
+def duration_or_none(text: str) -> int | None:
+    """As :func:`duration`, and None for ``none``."""
+    return None if text.strip().lower() == "none" else duration(text)
+
+
 def format_duration(microseconds: int) -> str:
     """The shortest text that :func:`duration` reads as ``microseconds``."""
     for unit in ("w", "d", "h", "m", "s", "ms", "us"):
@@ -118,6 +128,16 @@ def key_file(text: str) -> KeyFile:
     if not text:
         raise argparse.ArgumentTypeError("name a file made by: hadabeam keygen FILE")
     return KeyFile(text)
+
+
+def folder(text: str) -> str:
+    """A folder that output goes to, e.g. ``out/pages``. It may exist."""
+    name = text.rstrip("/" + os.sep)
+    if not name:
+        raise argparse.ArgumentTypeError("name a folder, e.g. out/pages")
+    if os.path.exists(name) and not os.path.isdir(name):
+        raise argparse.ArgumentTypeError(f"{text!r} is a file; name a folder for the windows")
+    return name
 
 
 def prefix(text: str) -> str:

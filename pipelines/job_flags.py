@@ -15,17 +15,24 @@ from .flags import CommandParser
 if TYPE_CHECKING:
     from ..transforms.fields import RecordFields
     from ..transforms.randomness import UserKeys
-    from ..transforms.windows import WindowSpec
+    from ..transforms.windows import Windowing
 
 FORMATS = ("auto", "jsonl", "csv", "parquet", "avro", "combined")
 REPORT_FORMATS = ("auto", "jsonl", "csv", "parquet", "avro")
 OUTPUT_FORMATS = ("avro", "parquet", "csv", "jsonl")
+#: A day in microseconds.
+_DAY = 86_400_000_000
 TIME_UNITS = ("auto", "s", "ms", "us", "iso")
 POST_PROCESSING = ("simplex", "clip", "none", "empirical_bayes")
 
 
-def add_log_flags(parser: CommandParser) -> None:
-    """The flags of a job that reads logs: what is read, and which fields."""
+def add_log_flags(parser: CommandParser, reports: bool = False) -> None:
+    """The flags of a job that reads logs: what is read, and which fields.
+
+    Args:
+      parser: gets the flags.
+      reports: whether ready-made reports can be read as well, which have no such fields.
+    """
     group = parser.add_argument_group("what is read")
     group.add_argument(
         "--input",
@@ -37,19 +44,23 @@ def add_log_flags(parser: CommandParser) -> None:
     )
     group.add_argument(
         "--input_format",
-        choices=FORMATS,
+        choices=(*FORMATS, "reports") if reports else FORMATS,
         default="auto",
         help="default auto: from the file's name, else from its first bytes; combined is the "
-        "access log of Apache and nginx",
+        "access log of Apache and nginx"
+        + ("; reports are what hadabeam privatize writes, in any format" if reports else ""),
     )
     group.add_argument(
         "--user_field",
-        required=True,
+        required=not reports,
         metavar="FIELD",
         help="the field that tells users apart; a.b is field b inside field a",
     )
     group.add_argument(
-        "--value_field", required=True, metavar="FIELD", help="the private field to count"
+        "--value_field",
+        required=not reports,
+        metavar="FIELD",
+        help="the private field to count",
     )
     group.add_argument(
         "--key_field",
@@ -121,6 +132,13 @@ def add_oracle_flags(parser: CommandParser) -> None:
         metavar="N",
         help="raise it to start a collection anew: users draw new columns and coins",
     )
+    group.add_argument(
+        "--instant_epsilon",
+        type=flag_types.epsilon,
+        metavar="E",
+        help="with --memo forever: flip the memoised bit again in each window, so that a single "
+        "report spends only E, which must be below --epsilon",
+    )
 
 
 def add_key_flags(parser: CommandParser) -> None:
@@ -156,6 +174,12 @@ def add_window_flags(parser: CommandParser) -> None:
         metavar="TIME",
         help="from the start of one window to that of the next, e.g. --window 7d --period 1d; "
         "a record then lies in several windows and costs epsilon in each",
+    )
+    group.add_argument(
+        "--time_zone",
+        metavar="NAME",
+        help="with --window day: from midnight to midnight there, e.g. Europe/Berlin; without, "
+        "days are those of UTC",
     )
     group.add_argument(
         "--memo",
@@ -247,6 +271,7 @@ def oracle_of(args: argparse.Namespace) -> FrequencyOracle:
         args.oracle,
         read_domain(args.domain, args.unknown),
         args.epsilon,
+        instant_epsilon=getattr(args, "instant_epsilon", None),
         collection=args.collection,
         version=args.collection_version,
     )
@@ -270,25 +295,31 @@ def fields_of(args: argparse.Namespace) -> RecordFields:
     return RecordFields(args.user_field, args.value_field, args.time_field, args.key_field)
 
 
-def windowing_of(args: argparse.Namespace) -> WindowSpec | None:
+def windowing_of(args: argparse.Namespace) -> Windowing | None:
     """The windows that the flags describe, or None.
 
     Raises:
       ParameterError: if flags about windows do not fit together.
     """
-    from ..transforms.windows import WindowSpec
+    from ..transforms.windows import CalendarDays, WindowSpec
 
     if args.window is None:
         if args.period is not None:
             raise ParameterError("--period needs --window: e.g. --window 7d --period 1d")
+        if getattr(args, "time_zone", None) is not None:
+            raise ParameterError("--time_zone needs --window day")
         return None
     if getattr(args, "time_field", "") is None:
         raise ParameterError("--window needs --time_field: which field says when it happened?")
+    if getattr(args, "time_zone", None) is not None:
+        if args.window != _DAY or args.period not in (None, _DAY):
+            raise ParameterError("--time_zone is for --window day, without --period")
+        return CalendarDays(args.time_zone)
     return WindowSpec(args.window, args.period)
 
 
 def epsilon_total(
-    oracle: FrequencyOracle, windowing: WindowSpec | None, memo: str = "window"
+    oracle: FrequencyOracle, windowing: Windowing | None, memo: str = "window"
 ) -> float:
     """What a record costs its user: epsilon for each window it lies in, once if memoised."""
     times = 1 if windowing is None or memo == "forever" else windowing.windows_per_record

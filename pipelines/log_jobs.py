@@ -15,7 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from ..mechanisms.errors import InputError
 from ..mechanisms.oracle import FrequencyOracle
 from ..transforms.limit import LimitContributions
-from ..transforms.randomness import UserKeys
+from ..transforms.randomness import ReportKeys, UserKeys
 from ..transforms.read import ReadRecords
 from ..transforms.records import TALLIES
 from ..transforms.spill import private_folder
@@ -24,7 +24,7 @@ from ..transforms.write import WriteDeadLetters, WriteSummary
 from . import job_flags, runner
 
 if TYPE_CHECKING:
-    from ..transforms.windows import WindowSpec
+    from ..transforms.windows import Windowing
 
 
 class Logs(NamedTuple):
@@ -46,7 +46,7 @@ def limited_records(
     args: argparse.Namespace,
     oracle: FrequencyOracle,
     keys: UserKeys,
-    windowing: WindowSpec | None,
+    windowing: Windowing | None,
     spill_folder: str | None,
 ) -> Logs:
     """Reads the logs that the flags name, and keeps one record of each user and window."""
@@ -92,9 +92,17 @@ def check_run(args: argparse.Namespace, beam_args: list[str]) -> None:
     """
     job_flags.windowing_of(args)
     keys = job_flags.keys_of(args)
-    if not runner.is_local(beam_args):
-        return
-    if keys.keyed:
+    if runner.is_local(beam_args):
+        check_keys(args, keys)
+
+
+def check_keys(args: argparse.Namespace, keys: UserKeys | ReportKeys) -> None:
+    """Reads the keys, as workers on this machine will, and warns of loose permissions.
+
+    Raises:
+      InputError: if a key file cannot be read here.
+    """
+    if args.assignment_key is not None:
         keys.load()
     for key in (args.assignment_key, args.coin_key):
         if key is not None and key.loose_permissions:

@@ -39,6 +39,7 @@ from .times import check_time_unit
 PIECE_BYTES = 4 << 20
 #: After so many seconds of reading, what was read is handed on.
 TURN_SECONDS = 0.5
+_ID = "report_id"
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -73,6 +74,7 @@ class WatchRecords(beam.PTransform):
       stop_after: seconds after which the source ends, and the job with it: what was read
         is then published as it stands. None goes on for ever.
       raw_dead_letters: whether dead letters carry the record itself.
+      id_field: of reports: the field with their id; default ``report_id``.
 
     Raises:
       ParameterError: if a parameter is out of range.
@@ -87,6 +89,7 @@ class WatchRecords(beam.PTransform):
     poll: float = 0.5
     stop_after: float | None = None
     raw_dead_letters: bool = False
+    id_field: str | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -194,6 +197,7 @@ class _Watch(beam.DoFn):
         self._poll = options.poll
         self._stop_after = options.stop_after
 
+        self._id_field = options.id_field
         #: The fields of records; those of reports differ from file to file.
         self._names = None if self._fields is None else self._fields.columns
 
@@ -250,10 +254,19 @@ class _Watch(beam.DoFn):
         elif tracker.try_claim(progress):
             tracker.defer_remainder(Duration(self._poll))
 
+    def _fields_of(self, split: Split) -> tuple[str, ...]:
+        """What is read of a file."""
+        if self._names is not None:
+            return self._names
+        found = report_form(split)
+        if found.packed or self._id_field is None:
+            return found.fields
+        return (*(name for name in found.fields if name != _ID), self._id_field)
+
     def _text(self, path: str) -> _Text:
         """How a text file is cut and parsed; the file has a whole line."""
         if path not in self._texts:
-            self._texts[path] = _Text.of(path, self._format, self._names)
+            self._texts[path] = _Text.of(path, self._format, self._fields_of)
         return self._texts[path]
 
     def _cut(self, path: str, data: bytes) -> int:
@@ -274,11 +287,11 @@ class _Watch(beam.DoFn):
         if format in ("parquet", "avro"):
             size = FileSystems.match([piece.path])[0].metadata_list[0].size_in_bytes
             for split in plan_splits(piece.path, size, format=format):
-                fields = self._names or report_form(split).fields
+                fields = self._fields_of(split)
                 for rows in read_split(split, fields, lambda rows: rows, threads=0):
                     yield rows, fields
             return
-        text = _Text.of(piece.path, self._format, self._names)
+        text = _Text.of(piece.path, self._format, self._fields_of)
         source = open_source(piece.path, compression)
         try:
             start = skip_bytes(source, max(piece.offset, text.start))
@@ -298,6 +311,7 @@ class _Watch(beam.DoFn):
             batch, letters, tally = found.records, found.dead_letters, found.tally
             times = batch.column("event_time")
         else:
+            names = tuple(_ID if name == self._id_field else name for name in names)
             batch, letters, tally = _report_batch(path, rows, names)
             times = whole_numbers(batch.column("epoch")) if batch.num_rows else pa.array([])
         outputs: list[Any] = [TaggedOutput(DEAD_LETTERS, letter) for letter in letters]
@@ -330,7 +344,7 @@ class _Text:
     start: int
 
     @staticmethod
-    def of(path: str, format: str, fields: tuple[str, ...] | None) -> _Text:
+    def of(path: str, format: str, fields_of: Callable[[Split], tuple[str, ...]]) -> _Text:
         """Looks at the start of a file, which must hold a whole line.
 
         Raises:
@@ -349,7 +363,7 @@ class _Text:
                 start = len(_BOM)
         finally:
             source.close()
-        names = report_form(split).fields if fields is None else fields
+        names = fields_of(split)
         parse, cutter = text_parser(split, names)
         return _Text(parse, cutter, names, start)
 

@@ -1,0 +1,370 @@
+"""``hadabeam stream``: estimates window by window, as logs or reports come."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..mechanisms.errors import ParameterError
+from . import flag_types, guard, job_flags, runner
+from .flags import CommandParser
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+    from ..mechanisms.oracle import FrequencyOracle
+    from ..transforms.randomness import ReportKeys, UserKeys
+    from ..transforms.windows import Windowing
+
+_DESCRIPTION = """\
+Follows logs as they are written and publishes, for each window of event time, an estimate that
+is right when early, on time and late, with one noisy bit per user and window.
+
+Each result is a file of its own, PREFIX/<window>/<reports>-<timing>-<index>.FORMAT; of a window's
+files the one with the greatest name holds."""
+
+_EXAMPLES = """\
+  Pages by the hour, with first results after ten seconds:
+    hadabeam keygen assignment.key
+    hadabeam keygen coin.key
+    hadabeam stream --input 'logs/*.jsonl*' --user_field user --value_field page \\
+        --time_field time --window 1h --domain pages.txt --epsilon 1 \\
+        --assignment_key assignment.key --coin_key coin.key --output out/pages
+
+  Calendar days of a time zone, each user's value memoised for as long as the keys live:
+    hadabeam stream ... --window day --time_zone Europe/Berlin --memo forever
+
+  Reports from elsewhere, each counted once by its id:
+    hadabeam stream --input_format reports --input 'in/*.jsonl' --window 1h \\
+        --domain pages.txt --epsilon 1 --output out/pages
+
+  For half a minute only: what was read by then is published as it stands.
+    hadabeam stream ... --stop_after 30s
+
+  With a Prism binary that is there already: --prism_location FILE (see docs/streaming.md)
+"""
+
+#: The runner where none is named.
+_PRISM = "PrismRunner"
+
+
+def parser() -> CommandParser:
+    """The parser of the command's own flags."""
+    found = CommandParser("stream", _DESCRIPTION, _EXAMPLES)
+    job_flags.add_log_flags(found, reports=True)
+    found.add_argument(
+        "--id_field",
+        metavar="FIELD",
+        help="of reports: the field with their id, by which a repeated one is told "
+        "(default report_id)",
+    )
+    found.add_argument(
+        "--per_key", action="store_true", help="of reports: one table for each key that they have"
+    )
+    job_flags.add_oracle_flags(found)
+    job_flags.add_key_flags(found)
+    job_flags.add_window_flags(found)
+    _add_time_flags(found)
+    _add_output_flags(found)
+    job_flags.add_post_flag(found)
+    _add_run_flags(found)
+    return found
+
+
+def _add_time_flags(found: CommandParser) -> None:
+    group = found.add_argument_group("when results are given out")
+    group.add_argument(
+        "--early",
+        type=flag_types.duration_or_none,
+        default=flag_types.duration("10s"),
+        metavar="TIME",
+        help="real time between early results of a window, or none (default 10s)",
+    )
+    group.add_argument(
+        "--allowed_lateness",
+        type=flag_types.duration_or_zero,
+        default=flag_types.duration("1h"),
+        metavar="TIME",
+        help="how long after its end a window still takes records (default 1h); what comes later "
+        "is dropped and counted",
+    )
+    group.add_argument(
+        "--max_delay",
+        type=flag_types.duration_or_zero,
+        default=flag_types.duration("30s"),
+        metavar="TIME",
+        help="how long after an event its line may be written (default 30s): a window is on time "
+        "when an event so much later than its end has been read",
+    )
+    group.add_argument(
+        "--min_reports",
+        type=flag_types.positive_int,
+        default=1,
+        metavar="N",
+        help="withhold tables of fewer reports (default 1); a window that is withheld says so in "
+        "its summary",
+    )
+
+
+def _add_output_flags(found: CommandParser) -> None:
+    group = found.add_argument_group("what is written")
+    group.add_argument(
+        "--output",
+        required=True,
+        type=flag_types.folder,
+        metavar="PREFIX",
+        help="the folder for the windows' folders, summary.json (of the run so far) and "
+        "dead-letters/",
+    )
+    group.add_argument(
+        "--output_format", choices=job_flags.OUTPUT_FORMATS, default="avro", help="default avro"
+    )
+    group.add_argument(
+        "--drop_early",
+        action="store_true",
+        help="remove an early result once the next one of its window is there",
+    )
+
+
+def _add_run_flags(found: CommandParser) -> None:
+    group = found.add_argument_group("how it runs")
+    group.add_argument(
+        "--poll",
+        type=flag_types.duration,
+        default=flag_types.duration("500ms"),
+        metavar="TIME",
+        help="how often to look for something new (default 500ms)",
+    )
+    group.add_argument(
+        "--stop_after",
+        type=flag_types.duration_or_zero,
+        metavar="TIME",
+        help="end after so long; every window is then published as it stands",
+    )
+    group.add_argument(
+        "--shards",
+        type=flag_types.positive_int,
+        default=16,
+        metavar="N",
+        help="into how many groups the users of a window are split (default 16)",
+    )
+    group.add_argument(
+        "--debug", action="store_true", help="show where in the program a failure came from"
+    )
+
+
+def build(
+    pipeline: beam.Pipeline,
+    args: argparse.Namespace,
+    oracle: FrequencyOracle,
+    keys: UserKeys | ReportKeys,
+    windowing: Windowing,
+) -> None:
+    """Puts the job on a pipeline.
+
+    Args:
+      pipeline: the pipeline.
+      args: what :func:`parser` gave.
+      oracle: what the flags describe.
+      keys: likewise.
+      windowing: likewise.
+    """
+    from ..transforms.watch import WatchRecords
+
+    reports = args.input_format == "reports"
+    source = pipeline | "Watch" >> WatchRecords(
+        args.input,
+        None if reports else job_flags.fields_of(args),
+        format="auto" if reports else args.input_format,
+        time_unit=args.time_unit,
+        max_delay=args.max_delay,
+        poll=args.poll / 1_000_000,
+        stop_after=None if args.stop_after is None else args.stop_after / 1_000_000,
+        raw_dead_letters=args.dead_letter_content,
+        id_field=args.id_field,
+    )
+    keyed = args.per_key if reports else args.key_field is not None
+    publish(source, args, oracle, keys, windowing, keyed=keyed, from_reports=reports)
+
+
+def publish(
+    source: dict[str | None, beam.PCollection],
+    args: argparse.Namespace,
+    oracle: FrequencyOracle,
+    keys: UserKeys | ReportKeys,
+    windowing: Windowing,
+    *,
+    keyed: bool,
+    from_reports: bool,
+) -> None:
+    """Estimates what any source gives, and writes it.
+
+    Args:
+      source: ``None``: batches, as ``WatchRecords`` gives them; ``TALLIES`` and
+        ``DEAD_LETTERS`` where the source has them.
+      args: what :func:`parser` gave.
+      oracle: the mechanism.
+      keys: the keys by reference.
+      windowing: the windows.
+      keyed: whether there is a table for each key.
+      from_reports: whether batches are of reports.
+    """
+    import apache_beam as beam
+
+    from ..transforms.records import DEAD_LETTERS, TALLIES
+    from ..transforms.stream import StreamEstimates
+    from ..transforms.write_panes import (
+        SumTallies,
+        WritePanes,
+        WriteRunSummary,
+        WriteStreamDeadLetters,
+    )
+
+    transform = StreamEstimates.PerKey if keyed else StreamEstimates.Globally
+    estimates = transform(
+        oracle,
+        windowing,
+        keys,
+        unknown=args.unknown,
+        post=args.post,
+        memo=args.memo,
+        early=None if args.early is None else args.early / 1_000_000,
+        allowed_lateness=args.allowed_lateness,
+        min_reports=args.min_reports,
+        from_reports=from_reports,
+        shards=args.shards,
+    )
+    found = source[None] | "Estimate" >> estimates
+    panes = found[None] | "WritePanes" >> WritePanes(
+        args.output, args.output_format, keep_early=not args.drop_early
+    )
+    panes | "Announce" >> beam.Map(announce)
+    tallies = [part[TALLIES] for part in (source, found) if TALLIES in part]
+    (
+        tallies
+        | "AllTallies" >> beam.Flatten()
+        | "SumTallies" >> SumTallies()
+        | "WriteRunSummary"
+        >> WriteRunSummary(args.output, oracle, estimates.epsilon_effective, args.memo)
+    )
+    letters = [part[DEAD_LETTERS] for part in (source, found) if DEAD_LETTERS in part]
+    (
+        letters
+        | "AllDeadLetters" >> beam.Flatten()
+        | "WriteDeadLetters" >> WriteStreamDeadLetters(args.output)
+    )
+
+
+def announce(pane: Any) -> None:
+    """Prints a line for a pane; seen where workers are in the terminal's own process."""
+    from .pane_lines import pane_line
+
+    print(pane_line(pane), flush=True)
+
+
+def streaming_args(beam_args: list[str]) -> list[str]:
+    """Beam's flags for a runner that streams.
+
+    Raises:
+      ParameterError: if the runner that is named reads all input before it gives anything out.
+    """
+    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+    options = PipelineOptions(beam_args)
+    named = options.view_as(StandardOptions).runner
+    if named is not None and runner.is_local(beam_args):
+        raise ParameterError(
+            f"{named} reads all input before it gives anything out, and a stream has no end; "
+            "leave --runner out, or pass --runner=PrismRunner (on this machine, with "
+            "--prism_location=FILE if Beam is not to download it) or --runner=FlinkRunner"
+        )
+    found = list(beam_args)
+    if named is None:
+        found.insert(0, f"--runner={_PRISM}")
+    if not options.view_as(StandardOptions).streaming:
+        found.insert(0, "--streaming")
+    return found
+
+
+def _note_download(beam_args: list[str]) -> None:
+    """Says that Beam is about to download Prism, which may take a while."""
+    from apache_beam.options.pipeline_options import PipelineOptions, PrismRunnerOptions
+    from apache_beam.runners.portability.prism_runner import PrismJobServer
+
+    if runner.runner_name(beam_args) != _PRISM:
+        return
+    location = PipelineOptions(beam_args).view_as(PrismRunnerOptions).prism_location
+    if location is None and not os.path.isdir(PrismJobServer.BIN_CACHE):
+        print(
+            "Beam downloads its runner Prism from github.com now, once; "
+            "--prism_location=FILE takes one that is there.",
+            file=sys.stderr,
+        )
+
+
+def _check(args: argparse.Namespace) -> tuple[UserKeys | ReportKeys, Windowing]:
+    """The keys and windows, if the flags fit together.
+
+    Raises:
+      ParameterError: if they do not.
+    """
+    from ..transforms.randomness import ReportKeys
+
+    if args.window is None:
+        raise ParameterError("a stream needs --window: e.g. --window 1h")
+    reports = args.input_format == "reports"
+    fields = ("user_field", "value_field", "time_field")
+    if reports:
+        given = [name for name in (*fields, "key_field", "coin_key") if getattr(args, name)]
+        if given:
+            raise ParameterError(f"--{given[0]} is for logs; reports need none")
+        return ReportKeys(args.assignment_key), _windowing(args)
+    missing = [name for name in fields if not getattr(args, name)]
+    if missing:
+        raise ParameterError(f"--{missing[0]} is needed (unless --input_format is reports)")
+    for name in ("id_field", "per_key"):
+        if getattr(args, name):
+            raise ParameterError(
+                f"--{name} is for --input_format reports; of a log, a user's repeated records "
+                "count once as they are, and --key_field makes one table for each key"
+            )
+    if not (args.assignment_key and args.coin_key):
+        raise ParameterError(
+            "a stream needs --assignment_key and --coin_key (made by hadabeam keygen FILE): a "
+            "restart reads the logs again, and without keys would spend epsilon again"
+        )
+    return job_flags.keys_of(args), _windowing(args)
+
+
+def _windowing(args: argparse.Namespace) -> Windowing:
+    if args.input_format == "reports":
+        args.time_field = ""
+    windowing = job_flags.windowing_of(args)
+    if windowing is None:
+        raise ParameterError("a stream needs --window: e.g. --window 1h")
+    return windowing
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    args, beam_args = job_flags.parse_args(parser(), argv)
+    return guard.guarded("hadabeam stream", lambda: _run(args, beam_args), debug=args.debug)
+
+
+def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
+    from .log_jobs import check_keys
+
+    beam_args = streaming_args(beam_args)
+    keys, windowing = _check(args)
+    oracle = job_flags.oracle_of(args)
+    if runner.runner_name(beam_args) == _PRISM:
+        check_keys(args, keys)
+    _note_download(beam_args)
+    runner.run(lambda pipeline: build(pipeline, args, oracle, keys, windowing), beam_args)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
