@@ -9,17 +9,16 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
+OUTSIDE = {"setup", "conftest"}
 SUBPACKAGES = ["mechanisms", "schemas", "transforms", "pipelines"]
 
 
 class BuildPackage(build_py):
     """Keeps what lies beside the package in its root, but is no part of it, out of wheels."""
 
-    OUTSIDE = {"setup", "conftest"}
-
     def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
         found = super().find_package_modules(package, package_dir)
-        return [row for row in found if package != "hadabeam" or row[1] not in self.OUTSIDE]
+        return [row for row in found if package != "hadabeam" or row[1] not in OUTSIDE]
 
 
 def version() -> str:
