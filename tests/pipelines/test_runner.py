@@ -177,6 +177,9 @@ def prepare():
     from hadabeam.transforms import files
     prefix = files.check_prefix({str(tmp_path / "pages")!r})
     open(files.temporary_name(prefix + "-estimates.avro"), "w").close()
+    from hadabeam.transforms.spill import private_folder
+    globals()["kept"] = private_folder()
+    kept.__enter__()
 sys.exit(job({mode}))
 """
     check_ending(tmp_path, text, mark, number, code)
