@@ -34,7 +34,7 @@ def find_lines(data: bytearray) -> tuple[Array, Array, bool]:
     filled = stops > starts
     first = characters[np.minimum(starts, len(data) - 1)]
     last = characters[np.maximum(stops - 1, 0)]
-    blank = (first == 32) | (first == 9) | (first == 13) | (last == 32) | (last == 9) | (last == 13)
+    blank = (first <= 32) | (last <= 32)
     if filled.all() and not blank.any():
         return starts, stops, True
     starts, stops = starts.copy(), stops.copy()

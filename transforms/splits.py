@@ -6,13 +6,17 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from apache_beam.io.filesystems import FileSystems
+
 from ..mechanisms.errors import InputError, ParameterError
 from . import avro, combined, parquet
 from .csv_format import Header, check_delimiter, guess_delimiter, read_header
 from .csv_ranges import CsvCutter, plan_ranges
+from .files import is_local
 from .streams import (
     FileSource,
     check_compression,
+    explained,
     open_file,
     open_source,
     sniff_compression,
@@ -74,31 +78,37 @@ def match_files(patterns: str | Iterable[str]) -> list[tuple[str, int]]:
 
     Args:
       patterns: paths on any of Beam's filesystems; ``*``, ``?`` and ``[...]`` match within
-        a folder, ``**`` across folders.
+        a folder (``*`` no hidden file), ``**`` across folders.
 
     Returns:
       Path and size in bytes, each file once.
 
     Raises:
-      InputError: if a pattern matches nothing, or is a directory.
+      InputError: if a pattern matches nothing, is a directory or a pipe, or its filesystem
+        cannot be reached.
     """
-    from apache_beam.io.filesystems import FileSystems
-
     found: dict[str, int] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        if "://" not in pattern and os.path.isdir(pattern):
+        if is_local(pattern) and os.path.isdir(pattern):
             raise InputError(
                 f"{pattern} is a directory; to read the files in it, give "
                 f"'{os.path.join(pattern, '*')}'"
             )
-        if "://" not in pattern and os.path.exists(pattern):
-            found[pattern] = os.path.getsize(pattern)  # even if its name has a bracket in it
+        if is_local(pattern) and os.path.exists(pattern):  # even with a bracket in its name
+            if not os.path.isfile(pattern):
+                raise InputError(f"{pattern} is no regular file; write the log to a file first")
+            found[pattern] = os.path.getsize(pattern)
             continue
-        # Object stores list markers of folders as empty files.
+        with explained(pattern):
+            listed = FileSystems.match([pattern])[0].metadata_list
+        # As in a shell, a star matches no hidden file (other programs' checksums, our own
+        # unfinished output). Object stores list the markers of folders as empty files.
+        hidden = os.path.basename(pattern).startswith(".")
         matches = [
             match
-            for match in FileSystems.match([pattern])[0].metadata_list
+            for match in listed
             if not match.path.endswith("/")
+            and (hidden or not os.path.basename(match.path).startswith("."))
         ]
         if not matches:
             raise InputError(

@@ -8,14 +8,18 @@ that a truncated file still holds before it says that something is missing.
 from __future__ import annotations
 
 import bz2
+import contextlib
 import os
 import zlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, BinaryIO, Protocol
 
 import zstandard
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
 
 from ..mechanisms.errors import InputError, ParameterError
+from .files import is_local
 
 #: The compressions that are read, and the endings of file names that tell them.
 COMPRESSIONS = ("auto", "none", "gzip", "bzip2", "zstd")
@@ -74,29 +78,36 @@ def sniff_compression(head: bytes) -> str:
     return "none" if name == "bzip2" and head[4:10] not in _BZIP2_STARTS else name
 
 
-def open_file(path: str) -> BinaryIO:
-    """Opens a file for reading at random places, without decompressing it.
-
-    Local files are opened plainly, which is faster; all others by Beam's filesystems.
-
-    Raises:
-      InputError: if it is a directory, does not exist or may not be read.
-    """
+@contextlib.contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Turns what a filesystem says on opening or matching ``path`` into an InputError."""
     try:
-        if "://" not in path:
-            return open(path, "rb", buffering=0)
-        # Deferred, so that what reads local files needs no filesystem's client.
-        from apache_beam.io.filesystem import CompressionTypes
-        from apache_beam.io.filesystems import FileSystems
-
-        handle: BinaryIO = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-        return handle
+        yield
     except IsADirectoryError:
         raise InputError(f"{path} is a directory; to read the files in it, give {path}/*") from None
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; check its name") from None
     except PermissionError:
         raise InputError(f"{path} may not be read; check its permissions") from None
+    except (BeamIOError, OSError, ValueError) as error:
+        # Beam raises ValueError for a scheme whose client is not installed, and says which.
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise InputError(f"{path} cannot be opened: {why}") from None
+
+
+def open_file(path: str) -> BinaryIO:
+    """Opens a file for reading at random places, without decompressing it.
+
+    Local files are opened plainly, which is faster; all others by Beam's filesystems.
+
+    Raises:
+      InputError: if it is a directory, does not exist or cannot be opened.
+    """
+    with explained(path):
+        if is_local(path):
+            return open(path, "rb", buffering=0)
+        handle: BinaryIO = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+        return handle
 
 
 class FileSource:

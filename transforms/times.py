@@ -181,11 +181,17 @@ def _texts(times: pa.Array, valid: Array, unit: str) -> pa.Array:
         if not 0 < length <= _LONGEST:
             continue
         rows = np.flatnonzero(valid & (lengths == length))
-        text = data[offsets[rows][:, None] + np.arange(length)]
+        if len(rows) == n:
+            text = data[offsets[0] : offsets[-1]].reshape(n, length)
+        else:
+            text = data[offsets[rows][:, None] + np.arange(length)]
+        # One row for each place, one column for each text: what follows goes place by place.
+        text = np.ascontiguousarray(text.T)
         layouts = np.where((text >= 48) & (text <= 57), np.uint8(48), text)
         for group in _groups(layouts):
-            layout = layouts[group[0]].tobytes()
-            micros[rows[group]], known[rows[group]] = _read_layout(layout, text[group], unit)
+            layout = layouts[:, group[0]].tobytes()
+            part = text if len(group) == text.shape[1] else text[:, group]
+            micros[rows[group]], known[rows[group]] = _read_layout(layout, part, unit)
     return _masked(micros, known, valid)
 
 
@@ -196,29 +202,31 @@ def _buffers(times: pa.Array) -> tuple[Array, Array]:
 
 
 def _groups(layouts: Array) -> list[Array]:
-    """Row numbers of equal rows. A log has one or two layouts, garbage has thousands."""
+    """Numbers of equal columns. A log has one or two layouts, garbage has thousands."""
     groups: list[Array] = []
-    rest = np.arange(len(layouts))
+    rest = np.arange(layouts.shape[1])
     for _ in range(_SIMPLE_LAYOUTS):
         if not len(rest):
             return groups
-        equal = (layouts[rest] == layouts[rest[0]]).all(axis=1)
+        left = layouts if len(rest) == layouts.shape[1] else layouts[:, rest]
+        equal = (left == left[:, :1]).all(axis=0)
         groups.append(rest[equal])
         rest = rest[~equal]
     by_layout: dict[bytes, list[int]] = {}
     for row in rest.tolist():
-        by_layout.setdefault(layouts[row].tobytes(), []).append(row)
+        by_layout.setdefault(layouts[:, row].tobytes(), []).append(row)
     return groups + [np.array(rows) for rows in by_layout.values()]
 
 
 def _number(text: Array, start: int, stop: int) -> Array:
-    digits = text[:, start:stop].astype(np.int64) - 48
-    result: Array = digits @ (10 ** np.arange(stop - start - 1, -1, -1, dtype=np.int64))
-    return result
+    number: Array = text[start].astype(np.int64) - 48
+    for place in range(start + 1, stop):
+        number = number * 10 + (text[place] - np.uint8(48))
+    return number
 
 
 def _read_layout(layout: bytes, text: Array, unit: str) -> tuple[Array, Array]:
-    nothing = np.zeros(len(text), np.int64), np.zeros(len(text), bool)
+    nothing = np.zeros(text.shape[1], np.int64), np.zeros(text.shape[1], bool)
     if unit in ("auto", "iso"):
         match = _ISO.match(layout)
         if match:
@@ -233,16 +241,16 @@ def _read_layout(layout: bytes, text: Array, unit: str) -> tuple[Array, Array]:
         numbers = _number(text, match.start(1), match.end(1))
         return _from_integers(-numbers if layout[:1] == b"-" else numbers, unit)
     if match:
-        whole = [int(bytes(row)) for row in text]
+        whole = [int(bytes(row)) for row in text.T]
         fits = np.array([-(2**63) <= number < 2**63 for number in whole])
         if fits.all():
             return _from_integers(np.array(whole, np.int64), unit)
         if fits.any():
-            micros, known = np.zeros(len(text), np.int64), np.zeros(len(text), bool)
+            micros, known = np.zeros(text.shape[1], np.int64), np.zeros(text.shape[1], bool)
             for group in (fits, ~fits):
-                micros[group], known[group] = _read_layout(layout, text[group], unit)
+                micros[group], known[group] = _read_layout(layout, text[:, group], unit)
             return micros, known
-    return _from_floats(np.array([float(bytes(row)) for row in text]), unit)
+    return _from_floats(np.array([float(bytes(row)) for row in text.T]), unit)
 
 
 def _read_iso(match: re.Match[bytes], text: Array) -> tuple[Array, Array]:
@@ -250,7 +258,7 @@ def _read_iso(match: re.Match[bytes], text: Array) -> tuple[Array, Array]:
     if len(match.string) == 10:
         return days * 86_400_000_000, known
     hour, minute = _number(text, 11, 13), _number(text, 14, 16)
-    second = _number(text, 17, 19) if match["seconds"] else np.zeros(len(text), np.int64)
+    second = _number(text, 17, 19) if match["seconds"] else np.zeros(text.shape[1], np.int64)
     micros, valid = _clock(days, hour, minute, second)
     known &= valid
     if match["fraction"]:
@@ -270,8 +278,8 @@ def _read_combined(match: re.Match[bytes], text: Array) -> tuple[Array, Array]:
     layout = match.string
     first = match.end("open")
     if bool(first) != layout.endswith(b"]"):
-        return np.zeros(len(text), np.int64), np.zeros(len(text), bool)
-    month = np.full(len(text), _MONTHS.index(match["month"].decode()) + 1)
+        return np.zeros(text.shape[1], np.int64), np.zeros(text.shape[1], bool)
+    month = np.full(text.shape[1], _MONTHS.index(match["month"].decode()) + 1)
     days, known = _days(
         _number(text, first + 7, first + 11), month, _number(text, first, first + 2)
     )
@@ -290,7 +298,9 @@ def _clock(days: Array, hour: Array, minute: Array, second: Array) -> tuple[Arra
 def _offset(text: Array, start: int, stop: int) -> tuple[Array, Array]:
     """Microseconds of ``hh``, ``hhmm`` or ``hh:mm``, and whether it is an offset."""
     hour = _number(text, start, start + 2)
-    minute = _number(text, stop - 2, stop) if stop - start > 2 else np.zeros(len(text), np.int64)
+    minute = (
+        _number(text, stop - 2, stop) if stop - start > 2 else np.zeros(text.shape[1], np.int64)
+    )
     return (hour * 60 + minute) * 60_000_000, (hour < 24) & (minute < 60)
 
 

@@ -13,7 +13,7 @@ from hadabeam.mechanisms.errors import InputError
 from hadabeam.transforms import blocks, csv_ranges
 from hadabeam.transforms.blocks import LineCutter, read_blocks, skip_partial_line
 from hadabeam.transforms.csv_ranges import CsvCutter
-from hadabeam.transforms.streams import FileSource
+from hadabeam.transforms.streams import FileSource, Source
 
 TEXTS = st.lists(
     st.sampled_from([b"\n", b"a\n", b"bb\r\n", b"x" * 50 + b"\n", b"c", b"\r", b"d" * 300]),
@@ -22,7 +22,7 @@ TEXTS = st.lists(
 
 
 def lines_of(data: bytes, start: int, end: int, block_bytes: int) -> list[tuple[int, bytes]]:
-    source = FileSource(io.BytesIO(data), max(start - 1, 0))
+    source: Source = FileSource(io.BytesIO(data), max(start - 1, 0))
     offset = start
     if start:
         source, offset = skip_partial_line(source, start)

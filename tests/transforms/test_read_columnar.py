@@ -213,7 +213,7 @@ def _recompress(files: Any, codec: str) -> str:
     for text in (b"avro.schema", schema, b"avro.codec", codec.encode()):
         parts += [write_long(len(text)), text]
     parts += [b"\0", sync, write_long(len(ROWS)), write_long(len(packed)), packed, sync]
-    return files.write_bytes("log.avro", b"".join(parts))
+    return str(files.write_bytes("log.avro", b"".join(parts)))
 
 
 def test_times_that_python_cannot_hold(files: Any, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_unknown_avro_codec_and_no_records(files: Any, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"deflate", b"deflatf"))
     with pytest.raises(InputError, match="unknown codec; write it with one of null, deflate"):
         files.read(str(path), FIELDS)
-    texts = _avro(tmp_path / "texts.avro", {"type": "string"}, ["a"])  # type: ignore[arg-type]
+    texts = _avro(tmp_path / "texts.avro", {"type": "string"}, ["a"])
     with pytest.raises(InputError, match="holds no records with fields"):
         files.read(texts, FIELDS)
 

@@ -129,7 +129,7 @@ def test_a_file(files: Any, block_bytes: int, split_bytes: int) -> None:
 
 def test_unknown_field(files: Any) -> None:
     path = files.write_bytes("access.log", f'h - - {TIME} "-" 200 17\n'.encode())
-    with pytest.raises(InputError, match="has no field 'agent'.*user_agent"):
+    with pytest.raises(InputError, match=r"has no field 'agent'.*user_agent"):
         files.read(path, RecordFields("host", "agent"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import datetime
 import gzip
+import os
 import random
 import shutil
 from pathlib import Path
@@ -36,7 +37,7 @@ FORMATS = ["jsonl", "csv", "tsv", "parquet", "avro"]
 
 
 def compress(data: bytes, compression: str) -> bytes:
-    compressors = {
+    compressors: dict[str, Any] = {
         "none": bytes,
         "gzip": gzip.compress,
         "bzip2": bz2.compress,
@@ -178,7 +179,7 @@ def test_detect_by_name_and_content(files: Any) -> None:
 
 @pytest.mark.parametrize("data", [b"some prose without a format\n", b"\0\1\2,\3\n"])
 def test_unknown_format(files: Any, data: bytes) -> None:
-    with pytest.raises(InputError, match="format of .* cannot be told"):
+    with pytest.raises(InputError, match=r"format of .* cannot be told"):
         detect(files.write_bytes("notes.txt", data))
 
 
@@ -194,19 +195,25 @@ def test_wrong_parameters(files: Any) -> None:
 
 def test_match_files(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    for name in ("b.jsonl", "a.jsonl", "sub/c.jsonl", "odd[1].jsonl", "d.csv"):
+    for name in (".hidden.jsonl", "b.jsonl", "a.jsonl", "sub/c.jsonl", "odd[1].jsonl", "d.csv"):
         (tmp_path / name).write_text("12345")
     found = match_files(f"{tmp_path}/*.jsonl")
     assert [Path(path).name for path, _ in found] == ["a.jsonl", "b.jsonl", "odd[1].jsonl"]
     assert {size for _, size in found} == {5}
-    assert len(match_files(f"{tmp_path}/**")) == 5
+    assert len(match_files(f"{tmp_path}/**")) == 5  # and not the hidden one
     twice = match_files([f"{tmp_path}/a.jsonl", f"{tmp_path}/?.jsonl"])
     assert [Path(path).name for path, _ in twice] == ["a.jsonl", "b.jsonl"]
     assert len(match_files(f"{tmp_path}/odd[1].jsonl")) == 1
-    with pytest.raises(InputError, match="no file matches .*; check the pattern"):
+    with pytest.raises(InputError, match=r"no file matches .*; check the pattern"):
         match_files(f"{tmp_path}/*.parquet")
     with pytest.raises(InputError, match=r"is a directory; .*/\*'"):
         match_files(str(tmp_path))
+    assert len(match_files(f"{tmp_path}/.*.jsonl")) == 1
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is no regular file"):
+        match_files(str(tmp_path / "pipe"))
+    with pytest.raises(InputError, match=r"nowhere://x/\* cannot be opened: "):
+        match_files("nowhere://x/*")
 
 
 @pytest.mark.parametrize(

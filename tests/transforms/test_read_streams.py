@@ -50,12 +50,12 @@ def packed(codec: str) -> bytes:
 
 
 def _compress(data: bytes, codec: str) -> bytes:
-    compressor = {
+    compressors: dict[str, Any] = {
         "gzip": gzip.compress,
         "bzip2": bz2.compress,
         "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
-    }[codec]
-    return bytes(compressor(data))
+    }
+    return bytes(compressors[codec](data))
 
 
 def test_one_and_several_members(codec: str, packed: bytes, write: Any) -> None:
