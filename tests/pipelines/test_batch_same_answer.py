@@ -1,0 +1,170 @@
+"""The same records and keys give the same table, byte for byte, however the job runs."""
+
+import bz2
+import csv
+import gzip
+import io
+import os
+import random
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from made_logs import jsonl, visits
+
+RECORDS = visits(3000, 800)
+TIMED = ("--time_field", "time")
+
+
+def as_csv(records):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(records[0]))
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+def as_parquet(records):
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(records), out, row_group_size=500)
+    return out.getvalue()
+
+
+def as_avro(records):
+    out = io.BytesIO()
+    types = {"time": "long"}
+    fields = [{"name": n, "type": ["null", types.get(n, "string")]} for n in records[0]]
+    fastavro.writer(out, {"type": "record", "name": "v", "fields": fields}, records)
+    return out.getvalue()
+
+
+def test_formats_compressions_and_orders(commands):
+    text = jsonl(RECORDS)
+    expected = commands.batch(commands.write("log.jsonl", text), *TIMED)
+    assert expected.code == 0, expected.err
+    assert expected.summary["reports"] + expected.summary["dropped"]["over_limit"] == 3000
+    shuffled = random.Random(1).sample(RECORDS, len(RECORDS))
+    parts = [jsonl(shuffled[start::4]).encode() for start in range(4)]
+    for number, part in enumerate(parts):
+        commands.write(f"part-{number}.jsonl", part)
+    members = b"".join(gzip.compress(part) for part in parts)
+    files = {
+        "log.csv": as_csv(RECORDS),
+        "log.parquet": as_parquet(shuffled),
+        "log.avro": as_avro(RECORDS),
+        "log.jsonl.gz": members,
+        "log.jsonl.bz2": bz2.compress(text.encode()),
+        "log.jsonl.zst": zstandard.ZstdCompressor().compress(text.encode()),
+        "crlf.jsonl": text.replace("\n", "\r\n").removesuffix("\r\n"),
+    }
+    for name, content in files.items():
+        found = commands.batch(commands.write(name, content), *TIMED)
+        assert found.table == expected.table, name
+        assert found.summary == expected.summary, name
+    split = commands.batch(commands.folder / "part-*.jsonl", *TIMED)
+    assert split.table == expected.table
+    assert split.summary == expected.summary
+
+
+def test_shards_ranges_and_runs(commands, monkeypatch):
+    log = commands.write("log.jsonl", jsonl(RECORDS))
+    expected = commands.batch(log)
+    assert expected.code == 0, expected.err
+    assert commands.batch(log).table == expected.table
+    assert commands.batch(log, "--shards", "3").table == expected.table
+    for size in (997, 20_000):
+        from hadabeam.transforms import read
+
+        plan = read.plan_splits
+
+        def small(*args, size=size, plan=plan, **planning):
+            return plan(*args, **{**planning, "split_bytes": size})
+
+        with monkeypatch.context() as patch:
+            patch.setattr(read, "plan_splits", small)
+            found = commands.batch(log)
+        assert found.table == expected.table
+        assert found.summary == expected.summary
+
+
+@pytest.mark.parametrize("windows", [(), (*TIMED, "--window", "7d")])
+def test_two_processes(commands, windows):
+    names = [commands.write(f"{n}.jsonl", jsonl(RECORDS[n::3])) for n in range(3)]
+    inputs = [flag for name in names[1:] for flag in ("--input", name)]
+    expected = commands.batch(names[0], *inputs, *windows)
+    assert expected.code == 0, expected.err
+    found = commands.batch(
+        names[0],
+        *inputs,
+        *windows,
+        "--direct_running_mode=multi_processing",
+        "--direct_num_workers=2",
+    )
+    assert found.table == expected.table
+    assert found.summary == expected.summary
+
+
+@pytest.mark.skipif(
+    "HADABEAM_PRISM" not in os.environ, reason="set HADABEAM_PRISM to the path of a Prism binary"
+)
+@pytest.mark.parametrize("windows", [(), (*TIMED, "--window", "7d", "--period", "1d")])
+def test_prism(commands, windows):
+    log = commands.write("log.jsonl", jsonl(RECORDS))
+    expected = commands.batch(log, *windows)
+    found = commands.batch(
+        log,
+        *windows,
+        "--runner=PrismRunner",
+        f"--prism_location={os.environ['HADABEAM_PRISM']}",
+        "--environment_type=LOOPBACK",
+    )
+    assert found.code == 0, found.err
+    assert found.table == expected.table
+    assert found.summary == expected.summary
+
+
+def test_output_formats_hold_the_same_rows(commands):
+    log = commands.write("log.jsonl", jsonl(RECORDS))
+    tables = {}
+    for format in ("csv", "jsonl", "avro", "parquet"):
+        found = commands.batch(log, *TIMED, "--window", "7d", format=format)
+        assert found.table == commands.batch(log, *TIMED, "--window", "7d", format=format).table
+        tables[format] = found.table
+    rows = pq.read_table(io.BytesIO(tables["parquet"])).to_pylist()
+    assert len(rows) == 4 * 31
+    assert list(fastavro.reader(io.BytesIO(tables["avro"]))) == rows
+    lines = list(csv.DictReader(io.StringIO(tables["csv"].decode())))
+    assert [float(line["raw"]) for line in lines] == [row["raw"] for row in rows]
+    assert [line["value"] for line in lines] == [row["value"] for row in rows]
+
+
+def test_without_keys_runs_differ(commands):
+    log = commands.write("log.jsonl", jsonl(RECORDS))
+    flags = ("--input", log, "--user_field", "user", "--value_field", "page")
+    first, second = commands.run("batch", *flags), commands.run("batch", *flags)
+    assert first.code == second.code == 0
+    assert first.table != second.table
+    assert first.summary["reports"] == second.summary["reports"]
+
+
+def test_reports_that_travel_give_the_same_table(commands):
+    log = commands.write("log.jsonl", jsonl(RECORDS))
+    windows = (*TIMED, "--window", "7d", "--key_field", "country")
+    expected = commands.batch(log, *windows)
+    assert expected.code == 0, expected.err
+    flags = ("--input", log, "--user_field", "user", "--value_field", "page", *commands.keys)
+    for packed in ((), ("--packed",)):
+        prefix = commands.folder / "reports"
+        made = commands.run("privatize", *flags, *windows, "--output", prefix, *packed)
+        assert made.code == 0, made.err
+        assert made.summary["windows"] == [
+            {**window, "empty_columns": 0} for window in made.summary["windows"]
+        ]
+        found = commands.run(
+            "estimate", "--input", f"{prefix}-reports-*", "--per_key", "--window", "7d"
+        )
+        assert found.code == 0, found.err
+        assert found.table == expected.table
+        assert found.summary["reports"] == expected.summary["reports"]
