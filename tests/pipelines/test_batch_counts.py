@@ -141,7 +141,7 @@ def test_metrics_tell_the_same(commands):
 
 def test_intervals_hold_the_truth(commands):
     # One fixed key, so one fixed number. Fewer than 24 of 31 intervals of 95 % hold the truth
-    # once in 6,000 keys; how often they do over many keys is tested with the mechanism.
+    # once in 9,000 keys; how often they do over many keys is tested with the mechanism.
     records = [{"user": f"u{i}", "page": f"/page/{i * i % 37}"} for i in range(40_000)]
     found = commands.batch(commands.write("log.jsonl", jsonl(records)))
     truth = {}
