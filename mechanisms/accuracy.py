@@ -142,7 +142,7 @@ def detectable_frequency(oracle: FrequencyOracle, n: int, power: float = 0.9) ->
         margin = upper_quantile(1.0 - power)
 
         def found(frequency: float) -> bool:
-            return frequency + margin * math.sqrt(variance(oracle, n, frequency)) >= threshold
+            return frequency - margin * math.sqrt(variance(oracle, n, frequency)) >= threshold
 
     if not found(1.0):
         return math.inf
