@@ -179,9 +179,10 @@ def _facts(summary: dict[str, Any], columns: int) -> list[str]:
             facts.append(f"{number:>{len(facts[0].split()[0])},} {_WORDS.get(reason, reason)}")
     asked, effective = summary.get("epsilon"), summary.get("epsilon_effective")
     if effective is not None:
-        cost = f"epsilon {effective:.4g} per user"
+        of_each = "per user and window" if "windows" in summary else "per user"
+        cost = f"epsilon {effective:.4g} {of_each}"
         if asked is not None and f"{asked:.4g}" != f"{effective:.4g}":
-            cost += f" in total, {asked:.4g} per report"
+            cost = f"epsilon {effective:.4g} for each record, {asked:.4g} per report"
         facts.append(cost)
     if summary.get("empty_columns"):
         facts.append(f"{summary['empty_columns']:,} columns without a report")

@@ -59,7 +59,8 @@ class LimitContributions(beam.PTransform):
         None hands the bytes to the runner's own shuffle.
 
     Raises:
-      ParameterError: if a choice is unknown or ``shards`` is not in 1 to 65,536.
+      ParameterError: if a choice is unknown or ``shards`` is not in 1 to 65,536; when it is
+        applied, if the collection is unbounded (see ``StreamEstimates``).
     """
 
     domain: Domain
@@ -78,6 +79,11 @@ class LimitContributions(beam.PTransform):
             raise ParameterError("shards must be a whole number from 1 to 65536")
 
     def expand(self, pcoll: beam.PCollection) -> dict[str | None, beam.PCollection]:
+        if not pcoll.is_bounded:
+            raise ParameterError(
+                "LimitContributions is for bounded collections: late records would be lost, and a "
+                "second pane would count users again; use StreamEstimates"
+            )
         scattered = pcoll | "ScatterByUser" >> beam.ParDo(
             _Scatter(
                 self.domain,

@@ -230,3 +230,11 @@ def test_batches_leave_without_the_memory_of_their_parents():
                 assert found.get_total_buffer_size() <= 40 * found.num_rows
 
         assert_that(limited[None], small)
+
+
+def test_unbounded_collections_are_refused():
+    pipeline = beam.Pipeline(runner=BundleBasedDirectRunner())
+    endless = pipeline | beam.Create([record_batch(["u"], ["a"])])
+    endless.is_bounded = False
+    with pytest.raises(ParameterError, match="StreamEstimates"):
+        _ = endless | LimitContributions(DOMAIN, KEYS)
