@@ -86,8 +86,7 @@ def read_blocks(
                 yield Block(offset, data)
             return
         if at_end:
-            if data:
-                yield Block(offset, data)
+            yield from _last(source, cutter, data, offset)
             return
         size = cutter.cut(data)
         while not size:
@@ -101,8 +100,7 @@ def read_blocks(
         if not size:
             if end is not None and offset + len(data) >= end:
                 _finish_line(source, data, end - offset, name, offset)
-            if data:
-                yield Block(offset, data)
+            yield from _last(source, cutter, data, offset)
             return
         carry = bytes(memoryview(data)[size:])
         del data[size:]
@@ -110,6 +108,14 @@ def read_blocks(
         offset += size
         del data
         yield hand.pop()  # and nothing here keeps it alive
+
+
+def _last(source: Source, cutter: Cutter, data: bytearray, offset: int) -> Iterator[Block]:
+    """The last block. Of a damaged file the last record is cut, and must not pass for whole."""
+    if source.damaged and not data.endswith(b"\n"):
+        del data[cutter.cut(data) :]
+    if data:
+        yield Block(offset, data)
 
 
 def _target(block_bytes: int, offset: int, end: int | None) -> int:

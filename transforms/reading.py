@@ -95,7 +95,10 @@ def text_parser(split: Split, fields: Sequence[str]) -> tuple[Callable[[Block], 
 
 
 def _text_blocks(split: Split, cutter: Any, block_bytes: int) -> Iterator[Block | Rows]:
-    """The blocks, and at the end of damaged compressed text one record that is unparseable."""
+    """The blocks, and at the end of damaged compressed text one record that is unparseable.
+
+    It stands for what is missing, at the place where it would start.
+    """
     compressed = split.compression != "none"
     lines = isinstance(cutter, LineCutter) and not compressed
     start, end = split.start, split.end

@@ -92,6 +92,8 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    encode = staticmethod(encode)
+
     def write(
         self, rows: list[dict[str, Any]], format: str, compression: str = "none", **options: Any
     ) -> str:

@@ -111,6 +111,7 @@ def texts(parser: JsonlParser, data: bytes) -> tuple[list[list[Any]], list[int],
     st.booleans(),
 )
 @example([b'{"user": "a"}', b'{"user": "b"} {"user": "c"}', b"{}"], True)
+@example([b'{"user": "a"', b"}", b'{"user": "b"}{"user": "c"}'], True)
 @example([b'{"user": 1}', b'{"user": 9007199254740993}', b'{"user": 1.5}'], True)
 def test_a_line_does_not_depend_on_its_block(lines: list[bytes], newline: bool) -> None:
     lines = [part for line in lines for part in line.split(b"\n")]
