@@ -182,7 +182,7 @@ def _facts(summary: dict[str, Any], columns: int) -> list[str]:
         of_each = "per user and window" if "windows" in summary else "per user"
         cost = f"epsilon {effective:.4g} {of_each}"
         if asked is not None and f"{asked:.4g}" != f"{effective:.4g}":
-            cost = f"epsilon {effective:.4g} for each record, {asked:.4g} per report"
+            cost = f"epsilon {effective:.4g} per record, {asked:.4g} per report"
         facts.append(cost)
     if summary.get("empty_columns"):
         facts.append(f"{summary['empty_columns']:,} columns without a report")

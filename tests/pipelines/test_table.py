@@ -89,7 +89,7 @@ def test_several_tables_are_short() -> None:
     text = render(pa.concat_tables(tables), {**SUMMARY, "epsilon_effective": 7.0}, 80)
     assert text.startswith("The last 4 of 6 tables\n\n1970-01-08 to 1970-01-15, NL\n")
     assert text.count("and 1 more") == 4
-    assert "epsilon 7 for each record, 1 per report\n" in text
+    assert "epsilon 7 per record, 1 per report\n" in text
     keys = [table(["a", "b"], [0.5, 0.5], key=key) for key in (None, "", "x")]
     text = render(pa.concat_tables(keys), SUMMARY, 80)
     assert text.startswith("3 tables\n\n\nvalue")
