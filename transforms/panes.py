@@ -39,7 +39,7 @@ class PaneInfo(NamedTuple):
     window_start: int
     window_end: int
     timing: str
-    index: int
+    index: int  # type: ignore[assignment]  # the number of the pane, not tuple.index
     reports: int
 
     @property
@@ -56,6 +56,11 @@ class PaneInfo(NamedTuple):
     def file_name(self) -> str:
         """``000000168000-on_time-000003``: the name of the pane's files, without an ending."""
         return f"{self.reports:012d}-{self.timing}-{self.index:06d}"
+
+
+def _bounds(place: bytes) -> tuple[int, int]:
+    start, end = WINDOW.unpack(place)
+    return start, end
 
 
 def _path_time(micros: int) -> str:
@@ -142,13 +147,14 @@ class FirePanes(beam.DoFn):
         early_timer: Any = beam.DoFn.TimerParam(_EARLY),
     ) -> Iterator[WindowCounts]:
         place, (reports, repeated) = element
-        start, end = WINDOW.unpack(place)
+        start, end = _bounds(place)
         window = cell.read()
         if window is None:
             window = _Window()
             end_timer.set(windows.timestamp(end))
             close_timer.set(windows.timestamp(end + self._lateness))
-        self._add(window, reports)
+        if reports.num_rows:
+            self._add(window, reports)
         window.repeated += repeated
         if window.on_time:
             yield from self._fire(window, start, end, "late")
@@ -178,7 +184,7 @@ class FirePanes(beam.DoFn):
             return
         window.waiting = False
         if not window.on_time:
-            yield from self._fire(window, *WINDOW.unpack(key), "early")
+            yield from self._fire(window, *_bounds(key), "early")
         cell.write(window)
 
     @on_timer(_END)
@@ -191,7 +197,7 @@ class FirePanes(beam.DoFn):
         window = cell.read()
         if window is None or window.on_time:
             return
-        yield from self._fire(window, *WINDOW.unpack(key), "on_time")
+        yield from self._fire(window, *_bounds(key), "on_time")
         cell.write(window)
 
     @on_timer(_CLOSE)
@@ -207,7 +213,7 @@ class FirePanes(beam.DoFn):
             return
         # Timers that are due at once need not fire in the order of their times.
         if not window.on_time:
-            yield from self._fire(window, *WINDOW.unpack(key), "on_time")
+            yield from self._fire(window, *_bounds(key), "on_time")
         early_timer.clear()
         cell.clear()
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from ..schemas.rows import EstimateRow
 
 
+_KEYED = beam.typehints.KV[bytes, beam.typehints.Any]
+
+
 class Pane(NamedTuple):
     """What is known of a window at one time. It is the whole window so far.
 
@@ -210,9 +213,12 @@ class _StreamEstimates(beam.PTransform):
         encoded = arrived | "Encode" >> beam.ParDo(door).with_outputs(
             TALLIES, DEAD_LETTERS, main="batches"
         )
+        # Side outputs lose the types that keys of a state are encoded by.
+        encoded.batches.element_type = _KEYED
         placed = encoded.batches | "AssignWindows" >> beam.ParDo(
             AssignWindows(windowing, self.allowed_lateness, self.shards)
         ).with_outputs(TALLIES, main="placed")
+        placed.placed.element_type = _KEYED
         reports = placed.placed | "OnePerUser" >> beam.ParDo(
             OnePerUser(
                 self.oracle,
@@ -222,6 +228,7 @@ class _StreamEstimates(beam.PTransform):
                 "duplicate" if self.from_reports else "over_limit",
             )
         ).with_outputs(TALLIES, main="reports")
+        reports.reports.element_type = _KEYED
         panes = (
             reports.reports
             | "FirePanes"

@@ -270,7 +270,7 @@ class _Watch(beam.DoFn):
         return self._texts[path]
 
     def _cut(self, path: str, data: bytes) -> int:
-        return self._text(path).cutter.cut(bytearray(data))
+        return int(self._text(path).cutter.cut(bytearray(data)))
 
     def _parse(self, piece: Piece) -> tuple[list[Any], int | None]:
         if piece.offset == 0:

@@ -150,7 +150,7 @@ class _AddBundle(beam.DoFn):
     def start_bundle(self) -> None:
         self._tally: Tally = {}
 
-    @beam.typehints.with_output_types(tuple[bytes, dict])
+    @beam.typehints.with_output_types(tuple[bytes, dict[str, int]])
     def process(self, element: WindowTally) -> None:
         self._tally = add_tallies([self._tally, element[2]])
 
@@ -167,7 +167,7 @@ class _AddRun(beam.DoFn):
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    @beam.typehints.with_output_types(dict)
+    @beam.typehints.with_output_types(dict[str, int])
     def process(
         self,
         element: tuple[bytes, Tally],
@@ -228,7 +228,7 @@ class WriteRunSummary(beam.PTransform):
         found["notes"] = [*found.get("notes", []), *privacy_notes(self.oracle, self.memo)]
         # Columns are empty window by window, not in a run.
         found.pop("empty_columns", None)
-        path = FileSystems.join(self.prefix, "summary.json")
+        path = str(FileSystems.join(self.prefix, "summary.json"))
         write_json(found, path)
         return path
 
