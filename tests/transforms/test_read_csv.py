@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hadabeam.mechanisms.errors import InputError, ParameterError
@@ -35,13 +35,15 @@ def texts(parser: CsvParser, data: bytes) -> tuple[list[list[Any]], list[int], l
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     st.lists(RECORDS, max_size=6),
     st.sampled_from(["\n", "\r\n"]),
     st.booleans(),
     st.sampled_from([b"", b"\xff"]),
 )
+@example(["\ra,b,c", "d,e,f\r"], "\r\n", True, b"")
+@example(['"a"\r,b,c'], "\n", True, b"")
 def test_a_record_does_not_depend_on_its_block(
     records: list[str], newline: str, last: bool, foreign: bytes
 ) -> None:

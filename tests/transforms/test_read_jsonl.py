@@ -102,7 +102,7 @@ def texts(parser: JsonlParser, data: bytes) -> tuple[list[list[Any]], list[int],
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(
     st.one_of(
         st.lists(st.one_of(LINES, MUTATED), max_size=6),
