@@ -6,7 +6,7 @@ import io
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hadabeam.mechanisms.errors import InputError
@@ -19,6 +19,9 @@ TEXTS = st.lists(
     st.sampled_from([b"\n", b"a\n", b"bb\r\n", b"x" * 50 + b"\n", b"c", b"\r", b"d" * 300]),
     max_size=30,
 ).map(b"".join)
+
+
+SIZES = st.one_of(st.integers(1, 8), st.integers(1, 400))
 
 
 def lines_of(data: bytes, start: int, end: int, block_bytes: int) -> list[tuple[int, bytes]]:
@@ -41,7 +44,9 @@ def _lines(data: bytes | bytearray) -> list[bytes]:
     return list(io.BytesIO(bytes(data)))
 
 
-@given(TEXTS, st.integers(1, 400), st.integers(1, 400))
+@settings(max_examples=300)
+@given(TEXTS, SIZES, SIZES)
+@example(b"a\na\na\n", 2, 4)
 def test_ranges_hold_each_line_once(data: bytes, split: int, block_bytes: int) -> None:
     found = [
         line
@@ -52,7 +57,7 @@ def test_ranges_hold_each_line_once(data: bytes, split: int, block_bytes: int) -
     assert all(data[position:].startswith(line) for position, line in found)
 
 
-@given(TEXTS, st.integers(1, 400))
+@given(TEXTS, SIZES)
 def test_blocks_are_whole_lines_of_about_the_size(data: bytes, block_bytes: int) -> None:
     source = FileSource(io.BytesIO(data))
     found = list(read_blocks(source, LineCutter(), name="log", block_bytes=block_bytes))
