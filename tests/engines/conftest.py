@@ -1,0 +1,47 @@
+"""Fixtures for the services that ``deploy/cluster up`` starts.
+
+Where a service is down, its tests are skipped and say so; with HADABEAM_ENGINES=required,
+as CI sets it, they fail.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from engines import Flink, variables
+from made_logs import PAGES
+
+from hadabeam.testing import seeded_key_files
+
+
+def reach(service: str) -> dict[str, str]:
+    """How to reach a service that the test at hand needs."""
+    env = variables(service)
+    if not env:
+        message = f"{service} is down; start it with: deploy/cluster up {service}"
+        if os.environ.get("HADABEAM_ENGINES") == "required":
+            pytest.fail(message)
+        pytest.skip(message)
+    return env
+
+
+@pytest.fixture
+def flink() -> Flink:
+    """The Flink cluster."""
+    return Flink(reach("flink"))
+
+
+@pytest.fixture
+def job_flags(tmp_path: Path) -> list[str]:
+    """The flags of a job on ``made_logs``, with keys, but for input and output."""
+    seeded_key_files(tmp_path, "engines")
+    domain = tmp_path / "domain.txt"
+    domain.write_text("".join(f"{page}\n" for page in PAGES))
+    return [
+        *("--user_field", "user", "--value_field", "page", "--domain", str(domain)),
+        *("--time_field", "time", "--window", "7d", "--epsilon", "1"),
+        *("--assignment_key", str(tmp_path / "assignment.key")),
+        *("--coin_key", str(tmp_path / "coin.key")),
+    ]

@@ -1,0 +1,64 @@
+"""Batch jobs on a Flink cluster give the table of this machine, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from engines import Flink, cluster, finish, hadabeam
+from made_logs import jsonl, visits
+
+pytestmark = pytest.mark.engines
+
+#: Files, and records in each: enough that both task managers get some.
+FILES, RECORDS = 8, 25_000
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> str:
+    for number in range(FILES):
+        records = visits(RECORDS, 60_000, seed=number)
+        (tmp_path / f"log-{number}.jsonl").write_text(jsonl(records))
+    return str(tmp_path / "log-*.jsonl")
+
+
+def outputs(prefix: Path) -> list[bytes]:
+    """The bytes of the table, and of the summary."""
+    names = (f"{prefix}-estimates.avro", f"{prefix}-summary.json")
+    return [Path(name).read_bytes() for name in names]
+
+
+def test_same_bytes_though_a_task_manager_dies(
+    flink: Flink, logs: str, job_flags: list[str], tmp_path: Path
+) -> None:
+    hadabeam("batch", "--input", logs, *job_flags, "--output", tmp_path / "local")
+    expected = outputs(tmp_path / "local")
+
+    name = f"hadabeam-quiet-{uuid.uuid4().hex[:8]}"
+    flags = ["batch", "--input", logs, *job_flags, *flink.flags]
+    hadabeam(*flags, "--output", tmp_path / "quiet", "--job_name", name)
+    assert outputs(tmp_path / "quiet") == expected
+    job = flink.find(name)
+    assert job is not None
+    assert len(flink.busy(job)) == 2, "one task manager did all the work"
+    assert not flink.get(f"/jobs/{job}")["timestamps"]["RESTARTING"]
+
+    name = f"hadabeam-killed-{uuid.uuid4().hex[:8]}"
+    running = hadabeam(*flags, "--output", tmp_path / "killed", "--job_name", name, wait=False)
+    try:
+        # The stage that reads holds most of the work; it runs while its vertex does.
+        job = flink.wait(name, _is_reading, "the job's reading")
+        dead = flink.kill_busy(job)
+        finish(running)
+    finally:
+        running.kill()
+        cluster("up", "flink")
+    assert outputs(tmp_path / "killed") == expected
+    assert flink.get(f"/jobs/{job}")["timestamps"]["RESTARTING"], f"{dead} died unnoticed"
+
+
+def _is_reading(job: dict) -> bool:
+    return any(
+        "Limit" in vertex["name"] and vertex["tasks"]["RUNNING"] for vertex in job["vertices"]
+    )
