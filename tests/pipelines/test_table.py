@@ -139,7 +139,8 @@ def test_odd_values_stay_in_their_line(columns: int, encoding: str) -> None:
     text = render(table(HOSTILE, raw), SUMMARY, columns, rows=99, encoding=encoding)
     text.encode(encoding)
     lines = text.splitlines()
-    assert text.count("\n") == len(lines) == len(HOSTILE) + 8
+    # The note about chance takes a second line on a narrow terminal.
+    assert text.count("\n") == len(lines) == len(HOSTILE) + (9 if columns < 72 else 8)
     for line in lines[: len(HOSTILE) + 1]:
         assert cells.width(line) <= columns
     assert not any(
