@@ -61,7 +61,8 @@ def parse(line):
 def privatize(element):
     user, values = element
     value = min(values)
-    column = 1 + int.from_bytes(hashlib.blake2b(user.encode(), digest_size=8).digest(), "big") % (K - 1)
+    digest = hashlib.blake2b(user.encode(), digest_size=8).digest()
+    column = 1 + int.from_bytes(digest, "big") % (K - 1)
     bit = 1 - bin(value & column).count("1") % 2
     return column, bit if random.random() < q else 1 - bit
 with beam.Pipeline(runner=FnApiRunner()) as pipeline:

@@ -20,7 +20,7 @@ from hadabeam.mechanisms import fwht
 Array = np.ndarray[Any, Any]
 
 
-@njit(cache=False)  # type: ignore[untyped-decorator]
+@njit(cache=False)
 def simple_loop(x: Array) -> None:
     """Butterflies of growing stride, in place."""
     half = 1

@@ -38,9 +38,7 @@ def check_epsilon(epsilon: object, name: str = "epsilon") -> float:
         finite, or outside [2**-20, 50].
     """
     if isinstance(epsilon, (bool, np.bool_)) or not isinstance(epsilon, numbers.Real):
-        raise ParameterError(
-            f"{name} must be a number such as 1.0, not {type(epsilon).__name__}"
-        )
+        raise ParameterError(f"{name} must be a number such as 1.0, not {type(epsilon).__name__}")
     value = float(epsilon)
     if not math.isfinite(value) or not MIN_EPSILON <= value <= MAX_EPSILON:
         raise ParameterError(

@@ -163,7 +163,8 @@ class RecordEncoder:
         codes = encoded.indices
         if codes.null_count:
             codes = codes.fill_null(len(lookup) - 1)
-        return lookup[codes.to_numpy(zero_copy_only=False)]
+        found: Array = lookup[codes.to_numpy(zero_copy_only=False)]
+        return found
 
 
 def check_unknown(domain: Domain, unknown: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import apache_beam as beam
@@ -90,7 +91,7 @@ class LimitContributions(beam.PTransform):
                 self.keys,
                 self.unknown,
                 self.windowing,
-                self.shards,
+                self.shards or 1,
                 self.spill_folder,
             )
         ).with_outputs(TALLIES, main="segments")
@@ -182,7 +183,7 @@ class _Scatter(beam.DoFn):
         sorted_records, shard, granule = records.take(order), shard[order], granule[order]
         changes = np.flatnonzero((shard[1:] != shard[:-1]) | (granule[1:] != granule[:-1])) + 1
         starts = [0, *changes.tolist(), len(order)]
-        for start, end in zip(starts[:-1], starts[1:], strict=True):
+        for start, end in pairwise(starts):
             where = (int(granule[start]), int(shard[start]))
             yield where, sorted_records.take(slice(start, end))
 

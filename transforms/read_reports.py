@@ -146,8 +146,8 @@ class _ParseReports(beam.DoFn):
                 tally = add_tallies([tally, found.tally])
                 for letter in found.dead_letters:
                     yield TaggedOutput(DEAD_LETTERS, letter)
-                if found.identified is not None:
-                    self._check_epochs(split, set(found.identified.times.tolist()))
+                if found.identified is not None and found.identified.times is not None:
+                    self._check_epochs(split, set(np.unique(found.identified.times).tolist()))
                     for element in _scatter(found.identified):
                         yield TaggedOutput(_IDENTIFIED, element)
                 self._check_epochs(split, {reports.epoch for reports in found.reports})

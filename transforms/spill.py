@@ -65,9 +65,7 @@ class SegmentWriter:
         # references from the attempt that succeeded are followed.
         name = uuid.uuid4().hex
         elements, at = [], 0
-        descriptor = os.open(
-            Path(self._folder, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600
-        )
+        descriptor = os.open(Path(self._folder, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             for segment in segments:
                 file.write(segment)

@@ -70,8 +70,7 @@ class Summarize(beam.PTransform):
         return (
             pcoll
             | "Add" >> beam.CombineGlobally(AddTallies())
-            | "Describe"
-            >> beam.Map(summary, self.oracle, self.epsilon_effective, self.windowed)
+            | "Describe" >> beam.Map(summary, self.oracle, self.epsilon_effective, self.windowed)
         )
 
 

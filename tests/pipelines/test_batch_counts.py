@@ -78,9 +78,7 @@ def test_windows_reconcile_each(commands):
     records = visits(2000, 300)
     log = commands.write("log.jsonl", jsonl(records) + "{\n")
     for period, copies in (("7d", 1), ("1d", 7)):
-        found = commands.batch(
-            log, "--time_field", "time", "--window", "7d", "--period", period
-        )
+        found = commands.batch(log, "--time_field", "time", "--window", "7d", "--period", period)
         assert found.code == 0, found.err
         summary = found.summary
         assert summary["dropped"]["unparseable"] == 1

@@ -31,8 +31,8 @@ def pseudonym(user):
 def rows(batch, window=beam.DoFn.WindowParam):
     start = None if window == beam.window.GlobalWindow() else int(window.start.micros)
     keys = batch.column("key").to_pylist() if "key" in batch.schema.names else [None] * len(batch)
-    columns = zip(batch.column("user").to_pylist(), batch.column("value").to_pylist(), keys)
-    return [(start, *row) for row in columns]
+    columns = (batch.column("user").to_pylist(), batch.column("value").to_pylist(), keys)
+    return [(start, *row) for row in zip(*columns, strict=True)]
 
 
 def total(tallies):
@@ -146,9 +146,7 @@ def test_the_limit_is_over_all_keys():
             assert found[0][3] in ("de", "fr", "")
 
         assert_that(kept, one_row_with_a_key, label="rows")
-        assert_that(
-            limited[TALLIES], tallies_are({(None, None, "over_limit"): 2}), label="tallies"
-        )
+        assert_that(limited[TALLIES], tallies_are({(None, None, "over_limit"): 2}), label="tallies")
 
 
 @pytest.mark.parametrize("shards", [1, 7, 64, 65_536])

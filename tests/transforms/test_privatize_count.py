@@ -34,23 +34,20 @@ def by_hand(users, values, epoch=0):
     loaded = KEYS.load()
     pseudonyms = loaded.users.pseudonyms(users)
     columns = ORACLE.assign(pseudonyms, loaded.users)
-    coins = KeyedCoins(
-        loaded._coin, pseudonyms, collection_id=ORACLE.collection_id, epoch=epoch
-    )
+    coins = KeyedCoins(loaded._coin, pseudonyms, collection_id=ORACLE.collection_id, epoch=epoch)
     bits = ORACLE.randomize(np.array(values), columns, coins)
     return list(zip(columns.tolist(), bits.tolist(), strict=True))
 
 
 def pairs(batch):
-    return list(zip(batch.column("column").to_pylist(), batch.column("bit").to_pylist()))
+    columns = (batch.column(name).to_pylist() for name in ("column", "bit"))
+    return list(zip(*columns, strict=True))
 
 
 def limited(pipeline, batches, windowing=None):
-    return (
-        pipeline
-        | beam.Create(batches)
-        | LimitContributions(DOMAIN, KEYS, "drop", windowing)
-    )[None]
+    return (pipeline | beam.Create(batches) | LimitContributions(DOMAIN, KEYS, "drop", windowing))[
+        None
+    ]
 
 
 def test_reports_are_those_of_the_mechanism():

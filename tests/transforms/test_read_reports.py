@@ -86,7 +86,10 @@ def test_what_was_written_is_counted(format, packed, tmp_path):
     schema = "packed_reports" if packed else "report"
     batches = [reports(1000, 1), reports(300, 2)]
     make = packed_rows if packed else report_rows
-    tables = [make(batch, ORACLE.collection_id, epoch) for batch, epoch in zip(batches, (0, DAY))]
+    tables = [
+        make(batch, ORACLE.collection_id, epoch)
+        for batch, epoch in zip(batches, (0, DAY), strict=True)
+    ]
     for index, table in enumerate(tables):
         path = str(tmp_path / f"x-{index}.{format}")
         write_table(pa.Table.from_batches([table]), path, format, schema)
@@ -215,7 +218,8 @@ def test_a_column_that_is_not_the_senders_is_refused(tmp_path):
     senders = [f"s{i}" for i in range(50)]
     own = ORACLE.assign(prf.pseudonyms(senders), prf)
     rows = [{"sender": s, "column": int(c)} for s, c in zip(senders, own, strict=True)]
-    rows += [{"sender": f"x{s}", "column": int(c) % 31 + 1} for s, c in zip(senders, own)]
+    wrong = own % 31 + 1
+    rows += [{"sender": f"x{s}", "column": int(c)} for s, c in zip(senders, wrong, strict=True)]
     write_lines(tmp_path / "r.jsonl", rows)
     found = run(tmp_path / "r.jsonl", tmp_path, keys=ReportKeys(KEY))
     wrong = found["tally"]["wrong_column"]
@@ -231,8 +235,7 @@ def test_payloads_take_part_in_the_choice(tmp_path):
 
     oracle = WithPayload(DOMAIN, 1.0)
     rows = [
-        {"sender": "ann", "payload": base64.b64encode(bytes([i, i + 1])).decode()}
-        for i in range(4)
+        {"sender": "ann", "payload": base64.b64encode(bytes([i, i + 1])).decode()} for i in range(4)
     ]
     found = []
     for order in (rows, rows[::-1], rows[2:] + rows[:2]):
@@ -251,7 +254,7 @@ def test_payloads_take_part_in_the_choice(tmp_path):
 
 def test_files_that_hold_no_reports_are_an_error(tmp_path):
     (tmp_path / "log.csv").write_text("user,page\na,b\n")
-    with pytest.raises(Exception, match="holds no reports.*'collection'"):
+    with pytest.raises(Exception, match=r"holds no reports.*'collection'"):
         run(tmp_path / "log.csv", tmp_path)
     (tmp_path / "empty.jsonl").write_text("")
     assert run(tmp_path / "empty.jsonl", tmp_path)["counts"] == {}
@@ -266,4 +269,3 @@ def test_reports_of_windows_need_a_window(tmp_path):
 def test_the_collectors_key_is_a_reference(tmp_path):
     with pytest.raises(InputError, match="keygen"):
         ReportKeys(KeyFile(str(tmp_path / "none"))).load()
-
