@@ -26,10 +26,10 @@ Array = np.ndarray[Any, Any]
 
 #: The epoch of reports that belong to no window.
 NO_WINDOW = 0
-#: Times from here on are beyond every window: the year 9999 less the widest zone offset.
-END_OF_TIME = 253_402_214_400_000_000
-#: The earliest time that windows are looked up for: 3 January of the year 1.
-START_OF_TIME = -62_135_424_000_000_000
+#: Streams take times from here (the year 3) ...
+START_OF_TIME = -62_072_524_800_000_000
+#: ... to here (December 9998): no calendar computation between them leaves Python's years.
+END_OF_TIME = 253_368_086_400_000_000
 
 
 class Windowing(Protocol):
@@ -122,7 +122,8 @@ class WindowSpec:
 class CalendarDays:
     """Windows from midnight to midnight of a time zone, 23 or 25 hours when clocks change.
 
-    A day that has no midnight (clocks went on at 0:00) starts at its first instant.
+    A day that has no midnight (clocks went on at 0:00) starts at its first instant. Before
+    the year 3 and after November 9998 days are those of UTC.
 
     Attributes:
       time_zone: a name of the IANA database, as ``Europe/Berlin``.
@@ -155,6 +156,14 @@ class CalendarDays:
         if not len(times):
             yield times, times
             return
+        inside = (times >= START_OF_TIME) & (times < END_OF_TIME)
+        if not inside.all():
+            # Zones have no offsets that far away.
+            start = times // self.step * self.step
+            end = start + self.step
+            start[inside], end[inside] = next(self.assign(times[inside]))
+            yield start, end
+            return
         # Local days begin at most a day before or after those of UTC; years are looked up
         # whole, so that the tables of midnights are few.
         years = [
@@ -169,7 +178,7 @@ class CalendarDays:
 
     def next_end(self, after: int) -> int:
         """See :meth:`Windowing.next_end`."""
-        if after >= END_OF_TIME - 4 * self.step:
+        if after >= END_OF_TIME:
             return END_OF_TIME
         moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=after)
         for year in (moment.year, moment.year + 1):
