@@ -55,6 +55,7 @@ setup(
         "test": [
             "build>=1.2",
             "hypothesis>=6.100",
+            "matplotlib>=3.8",
             "pytest>=8.2",
             "pytest-xdist>=3.6",
             "scipy>=1.13",
@@ -62,6 +63,16 @@ setup(
         ],
         "dev": ["mypy>=1.13", "ruff>=0.8"],
         "benchmark": ["numba>=0.60"],
+        # gs://, Pub/Sub, BigQuery, Dataflow.
+        "gcp": ["apache-beam[gcp]>=2.77,<3"],
+        # s3://
+        "aws": ["apache-beam[aws]>=2.77,<3"],
+        "azure": ["apache-beam[azure]>=2.77,<3"],
+        "hdfs": ["apache-beam[hdfs]>=2.77,<3"],
+        "yaml": ["apache-beam[yaml]>=2.77,<3"],
+        # What the tests of engines use besides.
+        "engines": ["apache-beam[aws,gcp,yaml]>=2.77,<3", "confluent-kafka>=2.5"],
+        "plot": ["matplotlib>=3.8"],
     },
     entry_points={"console_scripts": ["hadabeam = hadabeam.pipelines.cli:main"]},
     cmdclass={"build_py": BuildPackage},

@@ -173,7 +173,9 @@ def users_needed(
     error: float,
     post: str = "simplex",
 ) -> int:
-    """The users from which on an error is at most what is wanted, to about 1 % (three digits).
+    """The users from which on an error is at most what is wanted, to three digits.
+
+    Expected errors are means of some draws, so that the number is good to a few per cent.
 
     Args:
       oracle: the mechanism.

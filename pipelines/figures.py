@@ -77,6 +77,8 @@ def draw(rows: Sequence[Row], title: str) -> bytes:
                 linestyle=dashes,
                 linewidth=1.4,
                 elinewidth=0.8,
+                # One-bit and Hadamard response nearly coincide: the one bit stays visible.
+                zorder=3.0 if _is_one_bit(line[0]) else 2.0,
             )
         panel.set_title(label(name), fontsize=11)
         panel.set_ylim(0, max(row.l1 for row in own) * 1.08)
@@ -104,6 +106,11 @@ def draw(rows: Sequence[Row], title: str) -> bytes:
     return file.getvalue()
 
 
+def _is_one_bit(row: Row) -> bool:
+    """Whether a row is of the scheme that this package is about."""
+    return row.oracle == "one_bit_hadamard"
+
+
 def _lines(rows: Sequence[Row], across: str) -> dict[tuple[str, float], list[Row]]:
     """Rows of one panel by what makes a line: the oracle, and epsilon if not across."""
     lines: dict[tuple[str, float], list[Row]] = {}
@@ -129,7 +136,10 @@ def _style(
 
 
 def _spaced(ticks: list[int]) -> list[int]:
-    """Of sorted numbers those that are at least a factor 1.6 apart, and the last."""
+    """Of sorted numbers the round ones (1, 2, 5), else those a factor 1.6 apart, and the last."""
+    round_ones = [tick for tick in ticks if str(tick).rstrip("0") in ("1", "2", "5")]
+    if len(round_ones) >= 3:
+        return round_ones
     kept = [ticks[-1]]
     for tick in reversed(ticks[:-1]):
         if tick * 1.6 <= kept[-1]:
