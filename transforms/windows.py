@@ -164,14 +164,12 @@ class CalendarDays:
             start[inside], end[inside] = next(self.assign(times[inside]))
             yield start, end
             return
-        # Local days begin at most a day before or after those of UTC; years are looked up
-        # whole, so that the tables of midnights are few.
-        years = [
-            (datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=int(edge))).year
-            for edge in (times.min() - self.step, times.max() + 2 * self.step)
-        ]
+        # Local days begin at most a day before or after those of UTC. Only years that occur are
+        # looked up: one record may be of another age.
+        near = np.concatenate([times - self.step, times + 2 * self.step])
+        years = np.unique(near.astype("datetime64[us]").astype("datetime64[Y]").astype(np.int64))
         midnights = np.concatenate(
-            [_midnights(self.time_zone, year) for year in range(years[0], years[1] + 1)]
+            [_midnights(self.time_zone, 1970 + year) for year in years.tolist()]
         )
         days = np.searchsorted(midnights, times, side="right")
         yield midnights[days - 1], midnights[days]
