@@ -330,6 +330,20 @@ def parse_args(parser: CommandParser, argv: list[str] | None) -> tuple[Any, list
     """The command's own flags, and Beam's; see :func:`hadabeam.pipelines.flags.parse`."""
     import sys
 
+    from . import extras
     from .flags import parse
 
-    return parse(sys.argv[1:] if argv is None else argv, parser)
+    given = sys.argv[1:] if argv is None else argv
+    args, beam_args = parse(given, parser)
+    try:
+        extras.check_paths(given)
+    except ParameterError as error:
+        parser.error(str(error))
+    if beam_args or any("://" in word for word in given):
+        # The domain and the summary are read here, outside any pipeline; how an object store
+        # is reached (--s3_endpoint_url, --no_auth) is told by Beam's flags.
+        from apache_beam.io.filesystems import FileSystems
+        from apache_beam.options.pipeline_options import PipelineOptions
+
+        FileSystems.set_options(PipelineOptions(beam_args))
+    return args, beam_args

@@ -6,25 +6,13 @@ as CI sets it, they fail.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from engines import Flink, variables
+from engines import Flink, reach
 from made_logs import PAGES
 
 from hadabeam.testing import seeded_key_files
-
-
-def reach(service: str) -> dict[str, str]:
-    """How to reach a service that the test at hand needs."""
-    env = variables(service)
-    if not env:
-        message = f"{service} is down; start it with: deploy/cluster up {service}"
-        if os.environ.get("HADABEAM_ENGINES") == "required":
-            pytest.fail(message)
-        pytest.skip(message)
-    return env
 
 
 @pytest.fixture

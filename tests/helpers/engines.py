@@ -12,6 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLUSTER = ROOT / "deploy" / "cluster"
 #: How long a job on the cluster may take: the machine may be busy.
@@ -32,6 +34,17 @@ def variables(service: str) -> dict[str, str]:
     lines = cluster("env", service).stdout.splitlines()
     pairs = (line.removeprefix("export ").split("=", 1) for line in lines)
     return {name: value.strip("'") for name, value in pairs}
+
+
+def reach(service: str) -> dict[str, str]:
+    """How to reach a service that the test at hand needs."""
+    env = variables(service)
+    if not env:
+        message = f"{service} is down; start it with: deploy/cluster up {service}"
+        if os.environ.get("HADABEAM_ENGINES") == "required":
+            pytest.fail(message)
+        pytest.skip(message)
+    return env
 
 
 class Flink:
