@@ -208,5 +208,5 @@ def users_needed(
     while high - low > max(1, high // 100):
         middle = math.isqrt(low * high) if low > 1 else (low + high) // 2
         low, high = (low, middle) if good(middle) else (middle, high)
-    unit = 10 ** max(0, len(str(high)) - 3)
+    unit = int("1" + "0" * max(0, len(str(high)) - 3))
     return -(-high // unit) * unit

@@ -33,11 +33,11 @@ class TwoStageCoins(Coins):
         self.memo = memo
         self.instant = instant
 
-    def words(self, n: int, *, inputs: Array | None = None, block: int = 0) -> Array:
+    def words(self, n: int, *, inputs: Array | None = None, block: int | Array = 0) -> Array:
         """See :meth:`Coins.words`."""
         return self.memo.words(n, inputs=inputs, block=block)
 
-    def take(self, rows: Array) -> TwoStageCoins:
+    def take(self, rows: Array | slice) -> TwoStageCoins:
         """See :meth:`Coins.take`."""
         return TwoStageCoins(self.memo.take(rows), self.instant.take(rows))
 
