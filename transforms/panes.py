@@ -112,7 +112,7 @@ class FirePanes(beam.DoFn):
       last pane;
     * on time: once, as the watermark passes the end of the window, whether or not
       an early pane had the same numbers: it says that they are complete;
-    * late: at each arrival after that.
+    * late: at each arrival after that (what arrives together makes one pane).
 
     A window in which no report came has no pane. The state of a window is the
     counts of all its keys; it is freed when the window closes.
@@ -128,6 +128,7 @@ class FirePanes(beam.DoFn):
     _END = TimerSpec("end", TimeDomain.WATERMARK)
     _CLOSE = TimerSpec("close", TimeDomain.WATERMARK)
     _EARLY = TimerSpec("early", TimeDomain.REAL_TIME)
+    _LATE = TimerSpec("late", TimeDomain.WATERMARK)
 
     def __init__(
         self, oracle: FrequencyOracle, early: float | None, lateness: int, keyed: bool
@@ -145,6 +146,7 @@ class FirePanes(beam.DoFn):
         end_timer: Any = beam.DoFn.TimerParam(_END),
         close_timer: Any = beam.DoFn.TimerParam(_CLOSE),
         early_timer: Any = beam.DoFn.TimerParam(_EARLY),
+        late_timer: Any = beam.DoFn.TimerParam(_LATE),
     ) -> Iterator[WindowCounts]:
         place, (reports, repeated) = element
         start, end = _bounds(place)
@@ -157,11 +159,13 @@ class FirePanes(beam.DoFn):
             self._add(window, reports)
         window.repeated += repeated
         if window.on_time:
-            yield from self._fire(window, start, end, "late")
+            # Due at once: all that arrives together, of all groups of users, makes one pane.
+            late_timer.set(windows.timestamp(end))
         elif self._early is not None and not window.waiting and window.news:
             window.waiting = True
             early_timer.set(time.time() + self._early)
         cell.write(window)
+        yield from ()
 
     def _add(self, window: _Window, reports: pa.RecordBatch) -> None:
         window.reports += reports.num_rows
@@ -200,6 +204,19 @@ class FirePanes(beam.DoFn):
         yield from self._fire(window, *_bounds(key), "on_time")
         cell.write(window)
 
+    @on_timer(_LATE)
+    def late(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        cell: Any = beam.DoFn.StateParam(_CELL),
+    ) -> Iterator[Any]:
+        """Something has come after the end of the window."""
+        window = cell.read()
+        if window is None or not window.on_time:
+            return
+        yield from self._fire(window, *_bounds(key), "late")
+        cell.write(window)
+
     @on_timer(_CLOSE)
     def close(
         self,
@@ -212,8 +229,8 @@ class FirePanes(beam.DoFn):
         if window is None:
             return
         # Timers that are due at once need not fire in the order of their times.
-        if not window.on_time:
-            yield from self._fire(window, *_bounds(key), "on_time")
+        timing = "late" if window.on_time else "on_time"
+        yield from self._fire(window, *_bounds(key), timing)
         early_timer.clear()
         cell.clear()
 
