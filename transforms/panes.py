@@ -149,7 +149,7 @@ class FirePanes(beam.DoFn):
         late_timer: Any = beam.DoFn.TimerParam(_LATE),
     ) -> Iterator[WindowCounts]:
         place, (reports, repeated) = element
-        start, end = _bounds(place)
+        end = _bounds(place)[1]
         window = cell.read()
         if window is None:
             window = _Window()

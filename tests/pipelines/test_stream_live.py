@@ -1,4 +1,4 @@
-"""``hadabeam stream`` on a live Prism: files come while it runs, it is stopped, and starts again."""
+"""``hadabeam stream`` on a live Prism: files come while it runs, it stops, and starts again."""
 
 from __future__ import annotations
 
