@@ -153,6 +153,8 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     if args.assignment_key is not None and runner.is_local(beam_args):
         args.assignment_key.read()
     runner.run(lambda pipeline: build(pipeline, args, oracle), beam_args)
+    if not runner.waits(beam_args):
+        return 0
     summary = finish(args)
     print_estimates(args.output, args.output_format, summary)
     return 0

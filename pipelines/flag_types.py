@@ -11,8 +11,11 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from ..mechanisms.errors import ParameterError
+
 if TYPE_CHECKING:
     from ..mechanisms.keys import KeyFile
+    from .cloud_keys import CloudKey
 
 _MICROSECONDS = {
     "us": 1,
@@ -121,13 +124,22 @@ def _whole(text: str, least: int) -> int:
     return number
 
 
-def key_file(text: str) -> KeyFile:
-    """A reference to a key file. It is read where it is used: on the workers."""
+def key_file(text: str) -> KeyFile | CloudKey:
+    """A reference to a key: a file, or ``gcpsecret:`` and the name of a secret's version.
+
+    It is read where it is used: on the workers.
+    """
     from ..mechanisms.keys import KeyFile
+    from .cloud_keys import BEGINNING, CloudKey
 
     if not text:
         raise argparse.ArgumentTypeError("name a file made by: hadabeam keygen FILE")
-    return KeyFile(text)
+    if not text.startswith(BEGINNING):
+        return KeyFile(text)
+    try:
+        return CloudKey(text.removeprefix(BEGINNING))
+    except ParameterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def folder(text: str) -> str:

@@ -95,6 +95,8 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     check_run(args, beam_args)
     with spill_folder(args, beam_args) as folder:
         runner.run(lambda pipeline: build(pipeline, args, oracle, folder), beam_args)
+    if not runner.waits(beam_args):
+        return 0
     summary = finish(args)
     if sys.stdout.isatty():
         print(

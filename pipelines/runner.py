@@ -55,10 +55,28 @@ def choose(options: PipelineOptions) -> PipelineRunner | str:
     return str(name)
 
 
+def waits(beam_args: Sequence[str]) -> bool:
+    """Whether :func:`run` waits for the job's end: not where it is only built or submitted."""
+    from apache_beam.options.pipeline_options import (
+        GoogleCloudOptions,
+        PipelineOptions,
+        StandardOptions,
+        TestOptions,
+    )
+
+    options = PipelineOptions(list(beam_args))
+    return is_local(beam_args) or not (
+        options.view_as(StandardOptions).no_wait_until_finish
+        # The launcher of a Flex Template wants a job that is built and not run.
+        or options.view_as(GoogleCloudOptions).template_location
+        or options.view_as(TestOptions).dry_run
+    )
+
+
 def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> PipelineResult:
     """Builds a pipeline, runs it and waits until it has finished.
 
-    With Beam's ``--no_wait_until_finish`` a job that runs elsewhere is only submitted.
+    A job that runs elsewhere may be only submitted: see :func:`waits`.
     Inside :func:`guard.guarded`, Ctrl-C and SIGTERM cancel the job, except on managed
     services, where it goes on.
 
@@ -75,7 +93,7 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
       Exception: whatever the runner makes of an error in a worker.
     """
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+    from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineState
 
     options = PipelineOptions(list(beam_args))
@@ -99,7 +117,7 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
         try:
             result = pipeline.run()
             guard.take_signals()
-            if local or not options.view_as(StandardOptions).no_wait_until_finish:
+            if waits(beam_args):
                 state = result.wait_until_finish()
                 if state not in (None, PipelineState.DONE):
                     raise RunError(f"the job ended as {state}")

@@ -116,6 +116,9 @@ class WatchRecords(beam.PTransform):
             >> beam.ParDo(_Watch(self)).with_outputs(TALLIES, DEAD_LETTERS, main="batches")
         )
         watched.batches.element_type = pa.RecordBatch
+        for part in (watched.batches, watched[TALLIES], watched[DEAD_LETTERS]):
+            # Beam takes the outputs of a DoFn with several for as bounded as its input.
+            part.is_bounded = False
         return {
             None: watched.batches,
             TALLIES: watched[TALLIES],
