@@ -6,8 +6,8 @@
 Needs Prism: ``--prism_location FILE``, or the one that Beam downloads. The ``latency`` command
 writes records with the time of the moment to a log that ``hadabeam stream`` follows, with windows
 of a few seconds, and reports how long after the end of each window its on-time pane is there, that
-all that was sent was counted, and how the memory went. ``rate`` doubles the rate until the job falls
-behind.
+all that was sent was counted, and how the memory went. ``rate`` doubles the rate until the job
+falls behind.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def describe(rate: int, found: Outcome) -> str:
 
 
 HEADER = (
-    "| records/s | sent | counted | dropped | latency, median | largest | memory, 1st / 2nd half |\n"
+    "| records/s | sent | counted | dropped | latency, median | largest | memory by halves |\n"
     "|---|---|---|---|---|---|---|"
 )
 

@@ -17,7 +17,9 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
 from apache_beam.transforms.window import TimestampedValue
 
+from ..mechanisms.oracle import Array
 from . import windows
+from .privatize import fixed_rows
 from .records import TALLIES
 from .windows import END_OF_TIME, START_OF_TIME, Windowing
 
@@ -124,7 +126,7 @@ class AssignWindows(beam.DoFn):
         return min(end, self._windowing.next_end(ended) + self._lateness)
 
     def _place(
-        self, batch: pa.RecordBatch, start: np.ndarray[Any, Any], end: Any, watermark: int
+        self, batch: pa.RecordBatch, start: Array, end: Array, watermark: int
     ) -> Iterator[Any]:
         """The records of each window and group, and the tally of those that come too late."""
         shard = shard_of(batch, self._shards)
@@ -150,16 +152,15 @@ class AssignWindows(beam.DoFn):
             yield TaggedOutput(TALLIES, (*window, {"late": number}))
 
 
-def shard_of(batch: pa.RecordBatch, shards: int) -> np.ndarray[Any, Any]:
+def shard_of(batch: pa.RecordBatch, shards: int) -> Array:
     """int64[n]: the group of each row, by its pseudonym (or, without one, all in one)."""
     if shards == 1 or "user" not in batch.schema.names:
         return np.zeros(batch.num_rows, np.int64)
     return (digests(batch) >> np.uint64(48)).astype(np.int64) % shards
 
 
-def digests(batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
+def digests(batch: pa.RecordBatch) -> Array:
     """uint64[n]: eight bytes of each row's pseudonym."""
-    from .privatize import fixed_rows
-
     rows = fixed_rows(batch.column("user"))
-    return np.ascontiguousarray(rows[:, :8]).view("<u8").ravel().astype(np.uint64, copy=False)
+    words = np.ascontiguousarray(rows[:, :8]).view("<u8").ravel()
+    return np.asarray(words, np.uint64)
