@@ -93,7 +93,7 @@ class Progress:
       gone: fingerprints and offsets of files whose names are gone, the latest last.
       todo: what remains of the round.
       greatest: the greatest event time so far, in microseconds; None before there was one.
-      fresh: whether the round at hand has brought records.
+      fresh: whether the round at hand has brought a later event time.
       live: whether the newest record was young when it was read.
       started: when the round's look at the folder began, in microseconds.
       reading: whether a file is being read that cannot be read in parts.
@@ -120,8 +120,8 @@ class Progress:
             return self
         # A time of the future must not close windows that are still to come.
         latest = min(latest, max(self.started, self.greatest or self.started))
-        if self.greatest is not None:
-            latest = max(latest, self.greatest)
+        if self.greatest is not None and latest <= self.greatest:
+            return self
         return replace(self, greatest=latest, fresh=True)
 
     def watermark(self, max_delay: int) -> int | None:

@@ -195,6 +195,9 @@ def test_watermark_follows_events_and_for_live_logs_the_clock():
     assert old.with_time(400 * second).watermark(10 * second) == 490 * second
     # An event of the future moves it to the clock only.
     assert old.with_time(5000 * second).watermark(10 * second) == 990 * second
+    # Only news of a later time tells whether logs are live.
+    assert old.fresh
+    assert not Progress(started=1, greatest=500 * second).with_time(400 * second).fresh
     live = Progress(started=1000 * second, greatest=995 * second, live=True)
     assert live.watermark(10 * second) == 990 * second
     assert Progress(started=1, greatest=995 * second).watermark(0) == 995 * second
