@@ -206,7 +206,8 @@ def users_needed(
             raise ParameterError(f"no number of users gives so small an error with {oracle.name}")
     low = high // 8
     while high - low > max(1, high // 100):
-        middle = math.isqrt(low * high) if low > 1 else (low + high) // 2
+        # The geometric mean, but never an end again.
+        middle = max(low + 1, math.isqrt(low * high))
         low, high = (low, middle) if good(middle) else (middle, high)
     unit = int("1" + "0" * max(0, len(str(high)) - 3))
     return -(-high // unit) * unit

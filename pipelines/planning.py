@@ -44,7 +44,7 @@ class OraclePlan:
         a value that everybody has is not.
       variance: n times the variance of a raw value at frequency 0.
       variance_ratio: that over the least of all oracles: as many times the users are
-        needed for the same raw error.
+        needed for the same raw error; None if the least is 0.
       bits_per_report: what a user sends.
       message_bytes: what a report takes besides collection, epoch and column.
       state_bytes: the additive counts of one window and key.
@@ -140,7 +140,8 @@ def make_plan(
         except ParameterError as error:
             problems[name] = str(error)
     constants = {name: variance(oracle, 1) for name, oracle in made.items()}
-    best = min(constants, key=lambda name: constants[name])
+    least = min(constants.values())
+    best = next(name for name in made if _ratio(constants[name], least) == 1.0)
     rows = []
     for name in ORACLES:
         if name in problems:
@@ -193,13 +194,20 @@ def _row(
         standard_error=math.sqrt(variance(oracle, users)),
         detectable=detectable if math.isfinite(detectable) else None,
         variance=constant,
-        variance_ratio=constant / least,
+        variance_ratio=_ratio(constant, least),
         bits_per_report=oracle.bits_per_report,
         message_bytes=oracle.payload_bytes or 1,
         state_bytes=8 * math.prod(oracle.state_shape),
         server_bytes=server_bytes(oracle),
         **times,
     )
+
+
+def _ratio(constant: float, least: float) -> float | None:
+    """How much larger a variance is than the least; None if that is 0 and this is not."""
+    if constant <= least * (1 + 1e-9):  # The same but for rounding.
+        return 1.0
+    return constant / least if least > 0 else None
 
 
 def server_bytes(oracle: FrequencyOracle) -> int:
@@ -249,10 +257,14 @@ def _advice(
     rows: list[OraclePlan],
 ) -> list[str]:
     one_bit = "one_bit_hadamard"
-    ratio = constants[one_bit] / constants[best]
-    price = "little" if ratio <= CHEAP else "something" if ratio <= DEAR else "much"
+    ratio = _ratio(constants[one_bit], constants[best])
+    price = "much"
+    if ratio is not None and ratio <= DEAR:
+        price = "little" if ratio <= CHEAP else "something"
     numbers = f"{constants[one_bit]:.3g}/n against {constants[best]:.3g}/n"
-    if best == one_bit:
+    if ratio is None:
+        sentences = [f"One bit costs much at epsilon {epsilon:g}: {numbers} with {best}."]
+    elif ratio == 1.0:
         sentences = [f"One bit costs nothing at epsilon {epsilon:g}: no oracle has less variance."]
     else:
         sentences = [

@@ -86,13 +86,31 @@ def test_plan_from_a_wanted_error(capsys, measure):
 
 
 def test_plan_for_large_domains_says_what_does_not_fit(capsys):
-    found = make_plan(1 << 21, 1.0, users=10**9, timing=False)
+    found = make_plan((1 << 20) + 1, 1.0, users=10**9, timing=False)
     problems = {row.oracle: row.problem for row in found.oracles}
     assert "1048576" in problems["rappor"]
     assert "1048576" in problems["subset_selection"]
     assert problems["one_bit_hadamard"] is None
     assert "rappor: " in plan.as_text(found)
     assert found.recommended == "one_bit_hadamard"
+
+
+@pytest.mark.parametrize("size", [2, 3, 300])
+@pytest.mark.parametrize("epsilon", [2.0**-20, 0.01, 8.0, 50.0])
+def test_plan_at_the_ends(size, epsilon):
+    for users in (1, 1000, 10**12):
+        found = make_plan(size, epsilon, users=users, timing=False, assumed="uniform")
+        assert all(row.problem is None for row in found.oracles)
+        assert json.loads(plan.as_json(found))["epsilon"] == epsilon
+        assert plan.as_text(found)
+    if size == 2:
+        assert found.recommended == found.most_accurate == "one_bit_hadamard"
+        assert "costs nothing" in found.advice[0]
+
+
+def test_few_users_are_found_one_by_one():
+    found = make_plan(2, 8.0, wanted=("l1", 0.5), timing=False)
+    assert 1 <= found.oracles[0].users <= 20
 
 
 def test_plan_with_too_few_users_says_so():
@@ -279,7 +297,18 @@ def test_the_committed_figure_agrees_with_the_reference():
 
 
 def test_a_row_of_the_committed_figure_can_be_made_again():
-    """The numbers in docs/ are those of this code: one point, all 30 repeats."""
+    """One point of docs/, all 30 repeats. NumPy's streams may differ between versions: 5 sigma."""
     case = Case("geo:0.8", "subset_selection", 1.0, 1000, 50_000)
     (row,) = run([case], ["simplex"], 30)
-    assert to_csv([row]).splitlines()[1] in (DOCS / "figure1.csv").read_text().splitlines()
+    with open(DOCS / "figure1.csv") as file:
+        (committed,) = (
+            found
+            for found in csv.DictReader(file)
+            if (found["distribution"], found["oracle"], found["users"])
+            == ("geo:0.8", "subset_selection", "50000")
+        )
+    spread = math.hypot(row.l1_error, float(committed["l1_error"]))
+    assert abs(row.l1 - float(committed["l1"])) < 5 * spread
+    header, line = to_csv([row]).splitlines()
+    assert header.split(",") == list(committed)
+    assert line.split(",")[:8] == list(committed.values())[:8]
