@@ -1,0 +1,1 @@
+"""A pipeline of one's own around hadabeam's transforms."""
