@@ -236,6 +236,7 @@ class PublicCoinRandomizedResponse(_PublicCoin):
         self.order = domain.size
         self._flip = float(1 - truth_probability(self.threshold))
         self._gain = float(2 * truth_probability(self.threshold) - 1)
+        self._factor = debias_factor(self.threshold)
 
     def _likely(self, values: Array, columns: Array) -> Array:
         return np.asarray(values == columns).view(np.uint8)
@@ -255,10 +256,13 @@ class PublicCoinRandomizedResponse(_PublicCoin):
         """
         if n < 1:
             return float("inf")
-        factor, size = debias_factor(self.threshold), self.domain.size
+        return float(self._spread(np.float64(frequency))) / n
+
+    def _spread(self, frequency: Any) -> Any:
+        """The variance of one report, of a frequency or an array of them."""
         mean = self._flip + self._gain * frequency
         square = mean * self._gain + self._flip**2
-        return (factor**2 * size * square - frequency**2) / n
+        return self._factor**2 * self.domain.size * square - frequency**2
 
     def estimate(self, counts: Array, post: str = "simplex") -> FrequencyEstimate:
         """Frequencies, in the sum form or the ratio form. See :meth:`FrequencyOracle.estimate`."""
@@ -277,7 +281,7 @@ class PublicCoinRandomizedResponse(_PublicCoin):
             tails = _ColumnTails(reports, self._flip, self._gain, np.ones(size))
         else:
             raw = (ones - self._flip * reports) * (size / n / self._gain)
-            error = np.sqrt([self.variance(n, f) for f in np.clip(raw, 0.0, 1.0)])
+            error = np.sqrt(self._spread(np.clip(raw, 0.0, 1.0)) / n)
             null_error = float(np.sqrt(self.variance(n)))
             tails = _ColumnTails(reports, self._flip, self._gain, reports * (size / n))
         if tails is not None and self._flip * int(reports.min()) >= SMALL_COUNT:

@@ -218,10 +218,10 @@ def server_bytes(oracle: FrequencyOracle) -> int:
 def measure(oracle: FrequencyOracle) -> dict[str, float]:
     """Seconds for a million reports and for an estimate: processor time, one thread, now.
 
-    Fresh coins from the operating system; 16 to 20,000 reports, fewer if they are wide.
+    Fresh coins from the operating system; 2 to 20,000 reports, fewer if they are wide.
     """
     width = 1 if oracle.payload_bytes < 8 else oracle.domain.size
-    n = max(16, min(20_000, _WORK // width))
+    n = max(2, min(20_000, _WORK // width))
     generator = np.random.default_rng(0)
     values = generator.integers(0, oracle.domain.size, n)
     pseudonyms = np.zeros((n, 16), dtype=np.uint8)
@@ -230,7 +230,7 @@ def measure(oracle: FrequencyOracle) -> dict[str, float]:
     messages = oracle.randomize(values, columns, SystemCoins())
     times.append(time.process_time())
     # The state is made once for many reports: what it takes is no part of a report.
-    repeats = max(1, 20_000 // n)
+    repeats = max(1, min(20_000, _WORK // width) // n)
     for _ in range(repeats):
         counts = oracle.count(columns, messages)
     times.append(time.process_time())
