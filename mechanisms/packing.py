@@ -51,15 +51,16 @@ def spare_bits_clear(rows: Array, size: int) -> Array:
 
 
 def sum_bits(rows: Array, size: int) -> Array:
-    """int64[size]: how many rows have each bit; in memory of a few hundred rows.
+    """int64[size]: how many rows have each bit; unpacks some megabytes at a time.
 
     Args:
       rows: uint8[n, ceil(size / 8)].
       size: bits of a row.
     """
     total = np.zeros(size, dtype=np.int64)
-    for low in range(0, len(rows), _ROWS):
-        bits = unpack_bits(rows[low : low + _ROWS], size)
+    step = max(1, min(_ROWS, (1 << 22) // size))
+    for low in range(0, len(rows), step):
+        bits = unpack_bits(rows[low : low + step], size)
         total += np.add.reduce(bits, axis=0, dtype=np.uint8)
     return total
 
