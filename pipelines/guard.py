@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -63,13 +64,17 @@ def guarded(prog: str, body: Callable[[], int], *, debug: bool = False) -> int:
     signals = _Signals()
     try:
         with signals, contextlib.nullcontext() if debug else logs.quiet():
-            return body()
+            code = body()
+            sys.stdout.flush()
+            return code
     except BaseException as error:
         # Beam wraps what is raised within a bundle, so the type may have changed.
         if signals.number is not None:
             _leave(prog, signals.number, signals.before)
         if not isinstance(error, Exception):
             raise
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            return DONE
         if debug:
             traceback.print_exc()
         message, code = explain(error)
@@ -78,6 +83,23 @@ def guarded(prog: str, body: Callable[[], int], *, debug: bool = False) -> int:
         print(f"{prog}: error: {message}", file=sys.stderr)
         _remove_leftovers()
         return code
+
+
+def _nobody_reads() -> bool:
+    """Whether standard output was closed by its reader, who has seen enough (``| head``).
+
+    If so, what is still to be written goes nowhere, or Python would complain at the end.
+    """
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        if not poll.poll(0):
+            return False
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (AttributeError, OSError, ValueError):
+        # No poll on this system, or standard output is no file.
+        return False
+    return True
 
 
 def explain(error: BaseException) -> tuple[str, int]:

@@ -116,3 +116,12 @@ def test_keygen_says_why_it_cannot(
         keygen.main([])
     assert stop.value.code == 2
     assert os.listdir(tmp_path) == []
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m hadabeam.pipelines.plan --domain_size 9 --epsilon 1 --users 99"
+    found = subprocess.run(
+        ["bash", "-c", f"{command} | true"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0
+    assert found.stderr == ""
