@@ -48,6 +48,8 @@ _EXAMPLES = """\
 
 #: The runner where none is named.
 _PRISM = "PrismRunner"
+#: Ten years in seconds.
+_YEARS = 315_360_000
 
 
 def parser() -> CommandParser:
@@ -63,6 +65,7 @@ def parser() -> CommandParser:
     found.add_argument(
         "--per_key", action="store_true", help="of reports: one table for each key that they have"
     )
+    _add_broker_flags(found)
     job_flags.add_oracle_flags(found)
     job_flags.add_key_flags(found)
     job_flags.add_window_flags(found)
@@ -71,6 +74,37 @@ def parser() -> CommandParser:
     job_flags.add_post_flag(found)
     _add_run_flags(found)
     return found
+
+
+def _add_broker_flags(found: CommandParser) -> None:
+    group = found.add_argument_group(
+        "reading from a broker",
+        "--input kafka:HOST:PORT/TOPIC or pubsub:projects/PROJECT/subscriptions/NAME reads "
+        "messages, a JSON object each. Without --time_field a record's time is its message's.",
+    )
+    group.add_argument(
+        "--consumer_option",
+        action="append",
+        type=flag_types.option,
+        default=[],
+        metavar="NAME=VALUE",
+        help="for Kafka's consumer, as group.id=hadabeam; may be given several times",
+    )
+    group.add_argument(
+        "--kafka_expansion",
+        metavar="HOST:PORT",
+        help="a running expansion service with Beam's KafkaIO; default: Beam starts its own",
+    )
+    group.add_argument(
+        "--timestamp_attribute",
+        metavar="NAME",
+        help="of Pub/Sub: the attribute with a message's time",
+    )
+    group.add_argument(
+        "--id_attribute",
+        metavar="NAME",
+        help="of Pub/Sub: the attribute by which a redelivered message is told (on Dataflow)",
+    )
 
 
 def _add_time_flags(found: CommandParser) -> None:
@@ -173,6 +207,11 @@ def build(
     """
     from ..transforms.watch import WatchRecords
 
+    if _from_broker(args):
+        messages = _read_messages(pipeline, args)
+        keyed = args.key_field is not None
+        publish(messages, args, oracle, keys, windowing, keyed=keyed, from_reports=False)
+        return
     reports = args.input_format == "reports"
     source = pipeline | "Watch" >> WatchRecords(
         args.input,
@@ -187,6 +226,54 @@ def build(
     )
     keyed = args.per_key if reports else args.key_field is not None
     publish(source, args, oracle, keys, windowing, keyed=keyed, from_reports=reports)
+
+
+def _read_messages(
+    pipeline: beam.Pipeline, args: argparse.Namespace
+) -> dict[str | None, beam.PCollection]:
+    from ..transforms.fields import RecordFields
+    from ..transforms.messages import ReadMessages
+
+    found: dict[str | None, beam.PCollection] = pipeline | "Receive" >> ReadMessages(
+        args.input[0],
+        RecordFields(args.user_field, args.value_field, args.time_field or None, args.key_field),
+        time_unit=args.time_unit,
+        consumer_options=dict(args.consumer_option),
+        expansion_service=args.kafka_expansion,
+        timestamp_attribute=args.timestamp_attribute,
+        id_attribute=args.id_attribute,
+        raw_dead_letters=args.dead_letter_content,
+    )
+    return found
+
+
+def _from_broker(args: argparse.Namespace) -> bool:
+    """Whether the job reads messages.
+
+    Raises:
+      ParameterError: if the flags do not fit together.
+    """
+    from ..transforms.messages import is_message_source
+    from . import extras
+
+    if not any(map(is_message_source, args.input)):
+        for name in ("consumer_option", "kafka_expansion", "timestamp_attribute", "id_attribute"):
+            if getattr(args, name):
+                raise ParameterError(f"--{name} is for --input kafka:... or pubsub:...")
+        return False
+    if len(args.input) > 1:
+        raise ParameterError("a broker is the only input of its job; give --input once")
+    if args.input_format not in ("auto", "jsonl"):
+        raise ParameterError(
+            "messages are JSON objects; leave --input_format out, or turn reports into files"
+        )
+    if args.stop_after is not None:
+        raise ParameterError(
+            "--stop_after is for files; a job that reads from a broker ends when it is cancelled"
+        )
+    if args.input[0].startswith("pubsub:"):
+        extras.need("pubsub: inputs", "google.cloud.pubsub", "gcp")
+    return True
 
 
 def publish(
@@ -280,12 +367,20 @@ def streaming_args(beam_args: list[str]) -> list[str]:
             "leave --runner out, or pass --runner=PrismRunner (on this machine, with "
             "--prism_location=FILE if Beam is not to download it) or --runner=FlinkRunner"
         )
-    found = list(beam_args)
+    found = []
     if named is None:
-        found.insert(0, f"--runner={_PRISM}")
+        found.append(f"--runner={_PRISM}")
     if not options.view_as(StandardOptions).streaming:
-        found.insert(0, "--streaming")
-    return found
+        found.append("--streaming")
+    if runner.runner_name([*found, *beam_args]) == _PRISM:
+        # Prism of Beam 2.77 splits bundles of stateful steps when a machine is busy, and may then
+        # work on one key twice at a time: updates are lost.
+        found.append("--experiments=prism_disable_sdf_split")
+    if not any(arg.startswith("--job_server_timeout") for arg in beam_args):
+        # Beam waits only so long for the end of a job; by default five minutes.
+        found.append(f"--job_server_timeout={_YEARS}")
+    # In front, since flags may end in a bare -- and what follows it.
+    return [*found, *beam_args]
 
 
 def _note_download(beam_args: list[str]) -> None:
@@ -322,6 +417,9 @@ def _check(args: argparse.Namespace) -> tuple[UserKeys | ReportKeys, Windowing]:
             raise ParameterError(f"--{given[0]} is for logs; reports need none")
         return ReportKeys(args.assignment_key), _windowing(args)
     missing = [name for name in fields if not getattr(args, name)]
+    if missing == ["time_field"] and _from_broker(args):
+        # Messages have times of their own.
+        missing = []
     if missing:
         raise ParameterError(f"--{missing[0]} is needed (unless --input_format is reports)")
     for name in ("id_field", "per_key"):
@@ -339,7 +437,7 @@ def _check(args: argparse.Namespace) -> tuple[UserKeys | ReportKeys, Windowing]:
 
 
 def _windowing(args: argparse.Namespace) -> Windowing:
-    if args.input_format == "reports":
+    if args.input_format == "reports" or (args.time_field is None and _from_broker(args)):
         args.time_field = ""
     windowing = job_flags.windowing_of(args)
     if windowing is None:

@@ -36,6 +36,7 @@ def test_minutes_at_a_steady_rate(tmp_path):
     summary = found.summary
     assert found.sent == summary["records_read"]
     assert found.sent == summary["reports"] + sum(summary["dropped"].values())
+    assert summary["reports"] == found.published
     assert set(summary["dropped"]) <= {"over_limit"}
     assert len(found.latencies) >= SECONDS / stream.WINDOW - 3
     # Flat: the last third at most an eighth above the third before it.
