@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from ..mechanisms.errors import InputError, ParameterError
 from . import logs
-from .flags import FAILED, USAGE
+from .flags import DONE, FAILED, USAGE
 
 #: Seconds that a run gets to end after Ctrl-C or SIGTERM.
 PATIENCE = 10.0
