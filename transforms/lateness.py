@@ -156,7 +156,7 @@ def shard_of(batch: pa.RecordBatch, shards: int) -> Array:
     """int64[n]: the group of each row, by its pseudonym (or, without one, all in one)."""
     if shards == 1 or "user" not in batch.schema.names:
         return np.zeros(batch.num_rows, np.int64)
-    return (digests(batch) >> np.uint64(48)).astype(np.int64) % shards
+    return np.asarray((digests(batch) >> np.uint64(48)).astype(np.int64) % shards)
 
 
 def digests(batch: pa.RecordBatch) -> Array:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import apache_beam as beam
 import pyarrow as pa
@@ -102,6 +103,16 @@ class _Window:
         return self.reports > (self.previous.reports if self.previous else 0)
 
 
+def _own(cell: Any) -> _Window | None:
+    """What the state holds, to be changed: a worker may keep it for a bundle that is retried."""
+    kept = cell.read()
+    if kept is None:
+        return None
+    window = copy.copy(kept)
+    window.counts = dict(kept.counts)
+    return cast(_Window, window)
+
+
 class FirePanes(beam.DoFn):
     """Adds the reports of each window up and gives them out as panes.
 
@@ -150,7 +161,7 @@ class FirePanes(beam.DoFn):
     ) -> Iterator[WindowCounts]:
         place, (reports, repeated) = element
         end = _bounds(place)[1]
-        window = cell.read()
+        window = _own(cell)
         if window is None:
             window = _Window()
             end_timer.set(windows.timestamp(end))
@@ -183,7 +194,7 @@ class FirePanes(beam.DoFn):
         cell: Any = beam.DoFn.StateParam(_CELL),
     ) -> Iterator[Any]:
         """Some time has gone by since the first report that no pane has."""
-        window = cell.read()
+        window = _own(cell)
         if window is None or not window.waiting:
             return
         window.waiting = False
@@ -198,7 +209,7 @@ class FirePanes(beam.DoFn):
         cell: Any = beam.DoFn.StateParam(_CELL),
     ) -> Iterator[Any]:
         """The watermark has passed the end of the window."""
-        window = cell.read()
+        window = _own(cell)
         if window is None or window.on_time:
             return
         yield from self._fire(window, *_bounds(key), "on_time")
@@ -211,7 +222,7 @@ class FirePanes(beam.DoFn):
         cell: Any = beam.DoFn.StateParam(_CELL),
     ) -> Iterator[Any]:
         """Something has come after the end of the window."""
-        window = cell.read()
+        window = _own(cell)
         if window is None or not window.on_time:
             return
         yield from self._fire(window, *_bounds(key), "late")
@@ -225,7 +236,7 @@ class FirePanes(beam.DoFn):
         early_timer: Any = beam.DoFn.TimerParam(_EARLY),
     ) -> Iterator[Any]:
         """The watermark has passed the closing of the window."""
-        window = cell.read()
+        window = _own(cell)
         if window is None:
             return
         # Timers that are due at once need not fire in the order of their times.
