@@ -195,6 +195,15 @@ def _stat(path: str) -> tuple[int, float, int]:
     return matched[0].size_in_bytes, float(matched[0].last_updated_in_seconds or 0.0), 0
 
 
+def file_size(path: str) -> int:
+    """The size of a file in bytes.
+
+    Raises:
+      FileNotFoundError: if it is gone.
+    """
+    return _stat(path)[0]
+
+
 def _identify(path: str, size: int, inode: int, known: Seen | None, others: list[Seen]) -> Seen:
     """Which of the files that were seen this is, or a new one."""
     if not size:

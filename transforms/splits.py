@@ -99,23 +99,34 @@ def match_files(patterns: str | Iterable[str]) -> list[tuple[str, int]]:
                 raise InputError(f"{pattern} is no regular file; write the log to a file first")
             found[pattern] = os.path.getsize(pattern)
             continue
-        with explained(pattern):
-            listed = FileSystems.match([pattern])[0].metadata_list
-        # As in a shell, a star matches no hidden file (other programs' checksums, our own
-        # unfinished output). Object stores list the markers of folders as empty files.
-        hidden = os.path.basename(pattern).startswith(".")
-        matches = [
-            match
-            for match in listed
-            if not match.path.endswith("/")
-            and (hidden or not os.path.basename(match.path).startswith("."))
-        ]
+        matches = list_files(pattern)
         if not matches:
             raise InputError(
                 f"no file matches {pattern}; check the pattern and quote it in a shell"
             )
-        found.update((match.path, match.size_in_bytes) for match in matches)
+        found.update(matches)
     return sorted(found.items())
+
+
+def list_files(pattern: str) -> list[tuple[str, int]]:
+    """Path and size of the files that a pattern matches now; there may be none.
+
+    Raises:
+      InputError: if the filesystem cannot be reached.
+    """
+    # Beam matches nothing without a folder.
+    here = "" if "/" in pattern or os.sep in pattern else os.path.join(os.curdir, "")
+    with explained(pattern):
+        listed = FileSystems.match([here + pattern])[0].metadata_list
+    # As in a shell, a star matches no hidden file (other programs' checksums, our own
+    # unfinished output). Object stores list the markers of folders as empty files.
+    hidden = os.path.basename(pattern).startswith(".")
+    return [
+        (match.path.removeprefix(here), match.size_in_bytes)
+        for match in listed
+        if not match.path.endswith("/")
+        and (hidden or not os.path.basename(match.path).startswith("."))
+    ]
 
 
 def detect(path: str, format: str = "auto", compression: str = "auto") -> tuple[str, str]:

@@ -12,7 +12,6 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.metrics import Metrics
@@ -26,12 +25,12 @@ from .blocks import Block, read_blocks
 from .csv_format import read_header
 from .extract import Extractor
 from .fields import RecordFields
-from .follow import Piece, Progress, look, take_piece
+from .follow import Piece, Progress, file_size, look, take_piece
 from .reading import read_split, skip_bytes, text_parser
 from .records import DEAD_LETTERS, TALLIES, DeadLetter, Tally
 from .report_files import report_form, whole_numbers
 from .rows import Rows
-from .splits import Split, check_format, detect, plan_splits
+from .splits import Split, check_format, detect, list_files, plan_splits
 from .streams import open_source, strip_compression
 from .times import check_time_unit
 
@@ -288,8 +287,7 @@ class _Watch(beam.DoFn):
         """The rows of a compressed, Parquet or Avro file."""
         format, compression = detect(piece.path, self._format)
         if format in ("parquet", "avro"):
-            size = FileSystems.match([piece.path])[0].metadata_list[0].size_in_bytes
-            for split in plan_splits(piece.path, size, format=format):
+            for split in plan_splits(piece.path, file_size(piece.path), format=format):
                 fields = self._fields_of(split)
                 for rows in read_split(split, fields, lambda rows: rows, threads=0):
                     yield rows, fields
@@ -405,6 +403,8 @@ def _matched(patterns: Sequence[str]) -> list[str]:
                 f"{pattern} is a directory; to follow the files in it, give "
                 f"'{os.path.join(pattern, '*')}'"
             )
-        matched = FileSystems.match([pattern])[0].metadata_list
-        found.extend(file.path for file in matched if not file.path.endswith("/"))
+        if "://" not in pattern and os.path.isfile(pattern):  # even with a bracket in its name
+            found.append(pattern)
+        else:
+            found.extend(path for path, _ in list_files(pattern))
     return found

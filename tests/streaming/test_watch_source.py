@@ -64,7 +64,7 @@ def line(user: str, page: str | None, time: float) -> str:
     return json.dumps({"user": user, "page": page, "time": time}) + "\n"
 
 
-def test_every_format_is_followed_and_counted(tmp_path):
+def test_every_format_is_followed_and_counted(tmp_path, monkeypatch):
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "a.jsonl").write_text(
@@ -78,10 +78,12 @@ def test_every_format_is_followed_and_counted(tmp_path):
     (logs / "e.jsonl.gz").write_bytes(gzip.compress(line("u8", "home", 80).encode())[:-9])
     for path in logs.iterdir():
         os.utime(path, (1e9, 1e9))
+    monkeypatch.chdir(logs)
     os.utime(logs / "a.jsonl", None)  # still being written: its half line waits
     found = watch(
         tmp_path / "out",
-        WatchRecords([str(logs / "*"), str(tmp_path / "later/*")], FIELDS, stop_after=0, poll=0.1),
+        # In the folder at hand, patterns and names need no folder.
+        WatchRecords(["*", "d.parquet", str(tmp_path / "later/*")], FIELDS, stop_after=0, poll=0.1),
     )
     rows = Counter(tuple(row.values()) for batch, _ in found["None"] for row in batch.to_pylist())
     second = 1_000_000
