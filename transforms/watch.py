@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,24 +22,23 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ..mechanisms.errors import InputError, ParameterError
 from .blocks import Block, read_blocks
-from .csv_format import read_header
 from .extract import Extractor
 from .fields import RecordFields
 from .follow import Piece, Progress, file_size, look, take_piece
-from .reading import read_split, skip_bytes, text_parser
-from .records import DEAD_LETTERS, TALLIES, DeadLetter, Tally
+from .reading import read_split, skip_bytes
+from .records import DEAD_LETTERS, TALLIES
 from .report_files import report_form, whole_numbers
 from .rows import Rows
 from .splits import Split, check_format, detect, list_files, plan_splits
-from .streams import open_source, strip_compression
+from .streams import open_source
 from .times import check_time_unit
+from .watch_text import FollowedText, report_rows_batch
 
 #: Text that is read and parsed at a time.
 PIECE_BYTES = 4 << 20
 #: After so many seconds of reading, what was read is handed on.
 TURN_SECONDS = 0.5
 _ID = "report_id"
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass
@@ -204,7 +203,7 @@ class _Watch(beam.DoFn):
         self._names = None if self._fields is None else self._fields.columns
 
     def setup(self) -> None:
-        self._texts: dict[str, _Text] = {}
+        self._texts: dict[str, FollowedText] = {}
 
     def process(
         self,
@@ -265,10 +264,10 @@ class _Watch(beam.DoFn):
             return found.fields
         return (*(name for name in found.fields if name != _ID), self._id_field)
 
-    def _text(self, path: str) -> _Text:
+    def _text(self, path: str) -> FollowedText:
         """How a text file is cut and parsed; the file has a whole line."""
         if path not in self._texts:
-            self._texts[path] = _Text.of(path, self._format, self._fields_of)
+            self._texts[path] = FollowedText.of(path, self._format, self._fields_of)
         return self._texts[path]
 
     def _cut(self, path: str, data: bytes) -> int:
@@ -292,7 +291,7 @@ class _Watch(beam.DoFn):
                 for rows in read_split(split, fields, lambda rows: rows, threads=0):
                     yield rows, fields
             return
-        text = _Text.of(piece.path, self._format, self._fields_of)
+        text = FollowedText.of(piece.path, self._format, self._fields_of)
         source = open_source(piece.path, compression)
         try:
             start = skip_bytes(source, max(piece.offset, text.start))
@@ -313,7 +312,7 @@ class _Watch(beam.DoFn):
             times = batch.column("event_time")
         else:
             names = tuple(_ID if name == self._id_field else name for name in names)
-            batch, letters, tally = _report_batch(path, rows, names)
+            batch, letters, tally = report_rows_batch(path, rows, names)
             times = whole_numbers(batch.column("epoch")) if batch.num_rows else pa.array([])
         outputs: list[Any] = [TaggedOutput(DEAD_LETTERS, letter) for letter in letters]
         for name, number in tally.items():
@@ -326,68 +325,6 @@ class _Watch(beam.DoFn):
             earliest, latest = bounds["min"].as_py(), bounds["max"].as_py()
             outputs.append(TimestampedValue(batch, Timestamp(micros=earliest or 0)))
         return outputs, latest
-
-
-@dataclass
-class _Text:
-    """How the text of one file is cut and parsed.
-
-    Attributes:
-      parse: a block to rows of the fields.
-      cutter: knows where records end.
-      fields: what is read.
-      start: where the first record starts: after a CSV header or a byte order mark.
-    """
-
-    parse: Callable[[Block], Rows]
-    cutter: Any
-    fields: tuple[str, ...]
-    start: int
-
-    @staticmethod
-    def of(path: str, format: str, fields_of: Callable[[Split], tuple[str, ...]]) -> _Text:
-        """Looks at the start of a file, which must hold a whole line.
-
-        Raises:
-          InputError: if its format cannot be told, or it lacks a field.
-        """
-        format, compression = detect(path, format)
-        split = Split(path, format, compression)
-        start = 0
-        source = open_source(path, compression)
-        try:
-            if format == "csv":
-                header = read_header(source, strip_compression(path)[0])
-                split = split._replace(header=header)
-                start = header.end if header is not None else 0
-            elif _read_start(source) == _BOM:
-                start = len(_BOM)
-        finally:
-            source.close()
-        names = fields_of(split)
-        parse, cutter = text_parser(split, names)
-        return _Text(parse, cutter, names, start)
-
-
-def _read_start(source: Any) -> bytes:
-    buffer = bytearray(len(_BOM))
-    with memoryview(buffer) as view:
-        return bytes(buffer[: source.readinto(view)])
-
-
-def _report_batch(
-    path: str, rows: Rows, names: tuple[str, ...]
-) -> tuple[pa.RecordBatch, list[DeadLetter], Tally]:
-    """Rows of reports as they are, for ``ReceiveReports``, and those that could not be parsed."""
-    bad = len(rows.bad_positions)
-    letters = [DeadLetter("unparseable", path, int(at)) for at in rows.bad_positions]
-    tally = {"records_read": bad, "unparseable": bad} if bad else {}
-    columns = dict(zip(names, rows.columns, strict=False))
-    if not columns:
-        return pa.RecordBatch.from_pydict({}), letters, tally
-    columns["position"] = pa.array(rows.positions)
-    batch = pa.RecordBatch.from_pydict(columns)
-    return batch.replace_schema_metadata({"file": path}), letters, tally
 
 
 def _matched(patterns: Sequence[str]) -> list[str]:
