@@ -142,6 +142,14 @@ def key_file(text: str) -> KeyFile | CloudKey:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def option(text: str) -> tuple[str, str]:
+    """An option of another program, ``NAME=VALUE``, as ``(name, value)``."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError("an option is written NAME=VALUE")
+    return name, value
+
+
 def folder(text: str) -> str:
     """A folder that output goes to, e.g. ``out/pages``. It may exist."""
     name = text.rstrip("/" + os.sep)

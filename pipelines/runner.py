@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..mechanisms.errors import ParameterError
@@ -104,9 +104,10 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
     except (ValueError, TypeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ParameterError(f"Beam refuses its flags: {'; '.join(lines)}") from None
-    build(pipeline)
     result: PipelineResult | None = None
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_helpers(options))
+        build(pipeline)
         if not local:
             stack.enter_context(guard.temporary_files())
         else:
@@ -128,6 +129,20 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
                 _cancel(result)
             raise
     return result
+
+
+@contextlib.contextmanager
+def _helpers(options: PipelineOptions) -> Iterator[None]:
+    """Keeps the services that Beam starts for transforms in Java until the job has ended."""
+    from apache_beam.options.pipeline_options import CrossLanguageOptions
+    from apache_beam.utils import subprocess_server
+
+    services = options.view_as(CrossLanguageOptions).beam_services
+    with (
+        subprocess_server.JavaJarServer.beam_services(services),
+        subprocess_server.SubprocessServer.cache_subprocesses(),
+    ):
+        yield
 
 
 def _cancel(result: PipelineResult) -> None:

@@ -63,9 +63,9 @@ taskmanager.memory.network.max: 96m
 taskmanager.memory.jvm-metaspace.size: 256m
 taskmanager.memory.jvm-overhead.min: 192m
 taskmanager.memory.jvm-overhead.max: 192m
-# A dead task manager is noticed after 8 s, and the job waits for as long as that takes.
-heartbeat.interval: 2000
-heartbeat.timeout: 8000
+# A dead task manager is noticed after 15 s, and the job waits for as long as that takes.
+heartbeat.interval: 3000
+heartbeat.timeout: 15000
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 1000
 restart-strategy.fixed-delay.delay: 1 s

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,18 @@ class Flink:
                 name = manager["taskmanager-id"]
                 read[name] = read.get(name, 0) + manager["metrics"]["read-records"]
         return {name: number for name, number in read.items() if number}
+
+    def cancel(self, job: str) -> None:
+        """Cancels a job, if it has not ended, and waits until its slots are free."""
+        request = urllib.request.Request(
+            f"http://{self.master}/jobs/{job}?mode=cancel", method="PATCH"
+        )
+        with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(request):
+            pass
+        deadline = time.monotonic() + PATIENCE
+        while self.get(f"/jobs/{job}")["state"] not in ("CANCELED", "FINISHED", "FAILED"):
+            assert time.monotonic() < deadline, f"the job {job} cannot be cancelled"
+            time.sleep(0.5)
 
     def kill_busy(self, job: str) -> str:
         """Ends a task manager of a running job with ``kill -9``; returns its name."""
