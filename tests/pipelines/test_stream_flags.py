@@ -84,3 +84,14 @@ def test_a_pane_is_one_line_that_fits():
     hours = PaneInfo(day, day + 3_600_000_000, "on_time", 3, 2)
     line = pane_line(Pane(hours, None, (), {}), 200)
     assert line == "1970-01-02 00:00:00 to 01:00:00Z  on_time          2 reports  withheld: too few"
+
+
+def test_prism_is_the_runner_and_never_splits_stateful_bundles():
+    found = stream.streaming_args(["--prism_location=x"])
+    assert "--runner=PrismRunner" in found
+    assert "--streaming" in found
+    assert "--experiments=prism_disable_sdf_split" in found
+    # Beam's own default ends a stream after five minutes.
+    assert any(arg.startswith("--job_server_timeout=") for arg in found)
+    given = ["--runner=FlinkRunner", "--streaming", "--job_server_timeout=60"]
+    assert stream.streaming_args(given) == given
