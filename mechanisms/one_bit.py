@@ -7,13 +7,13 @@ column's share of ones estimates one entry of the transform of the frequencies.
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .coins import Coins, debias_factor, epsilon_of, flip_threshold, odds, truth_probability
+from .columns import assign_columns, check_columns, count_bits, whole_numbers
 from .domain import Domain
 from .errors import InputError, ParameterError
 from .estimate import FrequencyEstimate, check_post
@@ -28,7 +28,6 @@ Array = np.ndarray[Any, Any]
 RATIO_LOAD = 32
 #: The exact channel is written out for domains up to this size.
 CHANNEL_LIMIT = 64
-_CHUNK = 1 << 16
 
 
 class OneBitHadamard(FrequencyOracle):
@@ -138,13 +137,7 @@ class OneBitHadamard(FrequencyOracle):
             raise ParameterError(
                 "the published scheme assigns columns by position; use assign_sequential(start, n)"
             )
-        if key is None:
-            words = np.frombuffer(os.urandom(8 * len(users)), dtype="<u8")
-        else:
-            words = key.words(key.context("column", self.collection_id), users)[:, 0]
-        columns = words % np.uint64(self.usable)
-        columns += np.uint64(self.known)
-        return np.asarray(columns.view(np.int64))
+        return assign_columns(users, key, self.collection_id, self.known, self.usable)
 
     def assign_sequential(self, start: int, n: int) -> Array:
         """Column j mod K for the users number ``start`` to ``start + n - 1``, int64[n].
@@ -162,8 +155,8 @@ class OneBitHadamard(FrequencyOracle):
 
     def randomize(self, values: Array, columns: Array, coins: Coins) -> Array:
         """uint8[n]: the bits. See :meth:`FrequencyOracle.randomize`."""
-        values = _integers(values, "values")
-        columns = _integers(columns, "columns")
+        values = whole_numbers(values, "values")
+        columns = check_columns(columns, self.known, self.order)
         if values.shape != columns.shape:
             raise ParameterError("randomize needs one column for each value")
         if values.size == 0:
@@ -173,7 +166,6 @@ class OneBitHadamard(FrequencyOracle):
                 f"values must be indices from 0 to {self.domain.size - 1}; replace unknown values "
                 "by other, or drop them, first"
             )
-        self._check_columns(columns)
         words = coins.words(values.size)
         truth = hadamard_bits(
             values.astype(np.int64, copy=False), columns.astype(np.int64, copy=False)
@@ -181,43 +173,13 @@ class OneBitHadamard(FrequencyOracle):
         word = np.where(truth.view(np.bool_), words[:, 1], words[:, 0])
         return np.asarray(truth ^ (word < np.uint64(self.threshold)).view(np.uint8))
 
-    def _check_columns(self, columns: Array) -> None:
-        if columns.min() < self.known or columns.max() >= self.order:
-            raise ParameterError(
-                f"columns must lie between {self.known} and {self.order - 1}; "
-                "are the reports from another collection?"
-            )
-
     def count(self, columns: Array, messages: Array) -> Array:
-        """Ones and reports of each column, int64[2, K].
-
-        Args:
-          columns: integers[n]; int32 needs no copy of the whole.
-          messages: uint8[n] or bool[n], the bits.
+        """Ones and reports of each column, int64[2, K]. See :func:`.columns.count_bits`.
 
         Raises:
           ParameterError: if a column or a bit is out of range.
         """
-        columns = _integers(columns, "columns")
-        bits = np.asarray(messages)
-        if bits.dtype == np.bool_:
-            bits = bits.view(np.uint8)
-        bits = _integers(bits, "bits")
-        if bits.shape != columns.shape:
-            raise ParameterError("count needs one bit for each column")
-        pairs = np.zeros(2 * self.order, dtype=np.int64)
-        chunk = max(_CHUNK, 4 * self.order)
-        for low in range(0, columns.size, chunk):
-            some, their = columns[low : low + chunk], bits[low : low + chunk]
-            self._check_columns(some)
-            if their.min() < 0 or their.max() > 1:
-                raise ParameterError("bits must be 0 or 1")
-            index = some.astype(np.int64)
-            index <<= 1
-            index |= their.astype(np.uint8, copy=False)
-            pairs += np.bincount(index, minlength=pairs.size)
-        ones = pairs[1::2]
-        return np.stack([ones, pairs[0::2] + ones])
+        return count_bits(columns, messages, self.known, self.order)
 
     def reports(self, counts: Array) -> int:
         """n, the sum of the second row."""
@@ -363,10 +325,3 @@ class OneBitHadamard(FrequencyOracle):
             for x in range(self.domain.size)
         ]
         return outputs, rows
-
-
-def _integers(x: Array, name: str) -> Array:
-    x = np.asarray(x)
-    if x.ndim != 1 or x.dtype.kind not in "iu":
-        raise ParameterError(f"{name} must be whole numbers in one dimension")
-    return x

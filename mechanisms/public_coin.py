@@ -9,7 +9,6 @@ no probability for randomized response over many values, and leaks through its z
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .coins import Coins, debias_factor, epsilon_of, flip_threshold, odds, truth_probability
+from .columns import assign_columns, check_columns, count_bits
 from .domain import Domain
 from .errors import ParameterError
 from .estimate import FrequencyEstimate, check_post
@@ -82,27 +82,12 @@ class _PublicCoin(FrequencyOracle):
         The first 64 bits of the PRF are used. With key None columns come from the operating
         system. See :meth:`FrequencyOracle.assign`.
         """
-        if key is None:
-            words = np.frombuffer(os.urandom(8 * len(users)), dtype="<u8")
-        else:
-            words = key.words(key.context("column", self.collection_id), users)[:, 0]
-        return np.asarray((words % np.uint64(self.order)).astype(np.int64))
-
-    def _checked_columns(self, columns: Array) -> Array:
-        found = np.asarray(columns)
-        if found.ndim != 1 or found.dtype.kind not in "iu":
-            raise ParameterError("columns must be whole numbers in one dimension")
-        if found.size and (found.min() < 0 or found.max() >= self.order):
-            raise ParameterError(
-                f"columns must lie between 0 and {self.order - 1}; "
-                "are the reports from another collection?"
-            )
-        return found
+        return assign_columns(users, key, self.collection_id, 0, self.order)
 
     def randomize(self, values: Array, columns: Array, coins: Coins) -> Array:
         """uint8[n]: the bits. See :meth:`FrequencyOracle.randomize`."""
         values = checked_values(values, columns, self.domain.size)
-        columns = self._checked_columns(columns)
+        columns = check_columns(columns, 0, self.order)
         bits = np.empty(values.size, dtype=np.uint8)
         for part in chunks(values.size, _SCRATCH):
             truth = self._likely(values[part], columns[part])
@@ -112,24 +97,12 @@ class _PublicCoin(FrequencyOracle):
         return bits
 
     def count(self, columns: Array, messages: Array) -> Array:
-        """Ones and reports of each column, int64[2, outputs].
+        """Ones and reports of each column, int64[2, outputs]. See :func:`.columns.count_bits`.
 
         Raises:
           ParameterError: if a column or a bit is out of range.
         """
-        columns = self._checked_columns(columns)
-        bits = np.asarray(messages)
-        if bits.shape != columns.shape or bits.dtype.kind not in "iub":
-            raise ParameterError("count needs one bit for each column")
-        total = self.zero()
-        for part in chunks(columns.size, 16, max(1 << 21, 64 * self.order)):
-            some, their = columns[part], bits[part]
-            if their.size and (their.min() < 0 or their.max() > 1):
-                raise ParameterError("bits must be 0 or 1")
-            pairs = np.bincount(2 * some.astype(np.int64) + their, minlength=2 * self.order)
-            total[0] += pairs[1::2]
-            total[1] += pairs[0::2] + pairs[1::2]
-        return total
+        return count_bits(columns, messages, 0, self.order)
 
     def _checked(self, counts: Array) -> Array:
         counts = checked_counts(counts, self.state_shape)
