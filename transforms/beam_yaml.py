@@ -28,7 +28,7 @@ from .randomness import UserKeys
 from .reports import FormatReports
 
 
-class _Rows(beam.PTransform):  # type: ignore[misc]
+class _Rows(beam.PTransform):
     """What the two transforms share: parameters, and rows to pairs."""
 
     def __init__(
@@ -202,5 +202,5 @@ def _report_rows(batch: pa.RecordBatch) -> Iterator[ReportRow]:
         if pa.types.is_timestamp(field.type):
             columns[number] = batch.column(number).cast(pa.int64()).to_pylist()
     for values in zip(*columns, strict=True):
-        row = dict(zip(batch.schema.names, values, strict=True))
-        yield ReportRow(**{name: row.get(name) for name in ReportRow._fields})
+        row: dict[str, Any] = dict(zip(batch.schema.names, values, strict=True))
+        yield ReportRow._make(row.get(name) for name in ReportRow._fields)
