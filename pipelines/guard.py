@@ -224,7 +224,7 @@ def _watch(number: int, before: set[int]) -> None:
 def _leave(prog: str, number: int, before: set[int]) -> NoReturn:
     """Says so, tidies up, and ends the process with 128 + the signal's number."""
     how = "interrupted" if number == signal.SIGINT else "stopped by a signal"
-    print(f"{prog}: {how}; nothing that was unfinished is kept", file=sys.stderr)
+    print(f"{prog}: {how}; what was published stays, what was unfinished is gone", file=sys.stderr)
     # Runners stop their servers in exit functions. The interpreter itself would then wait
     # for worker threads, which may be hours from the end of their bundle.
     with contextlib.suppress(Exception):

@@ -18,6 +18,7 @@ import pyarrow.parquet
 
 from ..schemas.avro import arrow_schema
 from ..transforms.encodings import iso_time
+from ..transforms.splits import list_files
 from .cells import can_show, cell, cut, safe
 from .cells import width as columns_of
 
@@ -194,7 +195,7 @@ def read_estimates(path: str, format: str) -> pa.Table | None:
     from apache_beam.io.filesystem import CompressionTypes
     from apache_beam.io.filesystems import FileSystems
 
-    if FileSystems.match([path])[0].metadata_list[0].size_in_bytes > _MOST_BYTES:
+    if any(size > _MOST_BYTES for _, size in list_files(path)):
         return None
     schema = arrow_schema("estimate")
     with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:

@@ -210,7 +210,7 @@ def check_ending(
     finally:
         process.kill()
     how = "interrupted" if number == signal.SIGINT else "stopped by a signal"
-    assert errors == f"hadabeam test: {how}; nothing that was unfinished is kept\n"
+    assert errors == f"hadabeam test: {how}; what was published stays, what was unfinished is gone\n"
     assert output == ""
     assert process.returncode == code
     assert processes_that_mention(mark) == []
