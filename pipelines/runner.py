@@ -98,6 +98,11 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
 
     options = PipelineOptions(list(beam_args))
     local = is_local(beam_args)
+    on_flink = runner_name(beam_args).lower() == "flinkrunner"
+    if on_flink:
+        from . import flink_jobs
+
+        flink_jobs.give_name(options)
     before = guard.descendants()
     try:
         pipeline = beam.Pipeline(runner=choose(options), options=options)
@@ -126,7 +131,7 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
             if runner_name(beam_args).lower() in _MANAGED:
                 print("The job goes on where it runs; cancel it there.", file=sys.stderr)
             elif result is not None and not local:
-                _cancel(result)
+                _cancel(result.cancel if not on_flink else lambda: flink_jobs.cancel(options))
             raise
     return result
 
@@ -145,12 +150,12 @@ def _helpers(options: PipelineOptions) -> Iterator[None]:
         yield
 
 
-def _cancel(result: PipelineResult) -> None:
+def _cancel(ask: Callable[[], Any]) -> None:
     """Cancels a job, and does not wait for a job service that no longer answers."""
 
     def cancel() -> None:
         with contextlib.suppress(Exception):
-            result.cancel()
+            ask()
 
     thread = threading.Thread(target=cancel, daemon=True)
     thread.start()

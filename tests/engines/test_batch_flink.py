@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from pathlib import Path
 
@@ -56,6 +57,26 @@ def test_same_bytes_though_a_task_manager_dies(
         cluster("up", "flink")
     assert outputs(tmp_path / "killed") == expected
     assert flink.get(f"/jobs/{job}")["timestamps"]["RESTARTING"], f"{dead} died unnoticed"
+
+
+def test_a_signal_cancels_the_job_on_the_cluster(
+    flink: Flink, logs: str, job_flags: list[str], tmp_path: Path
+) -> None:
+    name = f"hadabeam-signal-{uuid.uuid4().hex[:8]}"
+    flags = ["--input", logs, *job_flags, *flink.flags, "--output", tmp_path / "out"]
+    running = hadabeam("batch", *flags, "--job_name", name, wait=False)
+    job = None
+    try:
+        job = flink.wait(name, _is_reading, "the job's reading")
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=60)
+        assert running.returncode == 128 + signal.SIGTERM
+        flink.wait(name, lambda job: job["state"] == "CANCELED", "the end of the job")
+    finally:
+        running.kill()
+        if job is not None:
+            flink.cancel(job)
+    assert not list(tmp_path.glob("out*"))
 
 
 def _is_reading(job: dict) -> bool:
