@@ -4,8 +4,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from apache_beam.yaml import main
-from engines import ROOT
+from engines import ROOT, installed
 
 pytestmark = pytest.mark.engines
 
@@ -14,6 +13,7 @@ EXAMPLE = ROOT / "examples" / "yaml"
 
 def run(tmp_path: Path, *changes: tuple[str, str]) -> None:
     """Runs the example in a folder of the test's own, with changes to its text."""
+    main = installed("apache_beam.yaml.main", "yaml")
     text = (EXAMPLE / "visits.yaml").read_text()
     for old, new in (("examples/yaml/", f"{EXAMPLE}/"), ("out/", f"{tmp_path}/"), *changes):
         assert old in text

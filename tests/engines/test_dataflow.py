@@ -19,7 +19,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import translations
-from engines import ROOT, reach
+from engines import ROOT, installed, reach
 from made_logs import PAGES
 
 from hadabeam.pipelines import runner
@@ -33,6 +33,7 @@ CANARY = "canary-9f3c"
 
 @pytest.fixture
 def flags(tmp_path: Path) -> list[str]:
+    installed("google.cloud.storage", "gcp")
     seeded_key_files(tmp_path, "dataflow")
     (tmp_path / "domain.txt").write_text("".join(f"{page}\n" for page in PAGES))
     (tmp_path / "log.jsonl").write_text(f'{{"user": "{CANARY}", "page": "{CANARY}", "time": 1}}\n')

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
-from engines import reach
+from engines import installed, reach
 from made_logs import jsonl, visits
 
 from hadabeam.pipelines.cli import main
@@ -31,6 +31,7 @@ class Store(NamedTuple):
 @pytest.fixture(params=["gcs", "s3"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     env = reach(request.param)
+    installed(*{"gcs": ("google.cloud.storage", "gcp"), "s3": ("boto3", "aws")}[request.param])
     name = f"bucket-{uuid.uuid4().hex[:8]}"
     if request.param == "gcs":
         host = env["STORAGE_EMULATOR_HOST"]

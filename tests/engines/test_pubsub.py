@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from engines import PATIENCE, hadabeam, reach
+from engines import PATIENCE, hadabeam, installed, reach
 
 pytestmark = pytest.mark.engines
 
@@ -24,7 +24,7 @@ def test_windows_of_a_subscription(
     job_flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", reach("pubsub")["PUBSUB_EMULATOR_HOST"])
-    from google.cloud import pubsub_v1
+    pubsub_v1 = installed("google.cloud.pubsub_v1", "gcp")
 
     publisher, subscriber = pubsub_v1.PublisherClient(), pubsub_v1.SubscriberClient()
     unique = uuid.uuid4().hex[:8]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -47,6 +48,17 @@ def reach(service: str) -> dict[str, str]:
             pytest.fail(message)
         pytest.skip(message)
     return env
+
+
+def installed(module: str, extra: str) -> Any:
+    """Imports a module that an extra brings, for the test at hand."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        message = f"{module} is not installed; run pip install -e '.[{extra}]'"
+        if os.environ.get("HADABEAM_ENGINES") == "required":
+            pytest.fail(message)
+        pytest.skip(message)
 
 
 class Flink:
@@ -108,6 +120,21 @@ class Flink:
         while self.get(f"/jobs/{job}")["state"] not in ("CANCELED", "FINISHED", "FAILED"):
             assert time.monotonic() < deadline, f"the job {job} cannot be cancelled"
             time.sleep(0.5)
+
+    def stop(self, job: str) -> str:
+        """Cancels a job with a savepoint; returns the savepoint's path."""
+        url = f"http://{self.master}/jobs/{job}/savepoints"
+        body = b'{"cancel-job": true}'
+        headers = {"Content-Type": "application/json"}
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as answer:
+            trigger = json.load(answer)["request-id"]
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            found = self.get(f"/jobs/{job}/savepoints/{trigger}")
+            if found["status"]["id"] == "COMPLETED":
+                return str(found["operation"]["location"])
+            time.sleep(0.5)
+        raise AssertionError(f"no savepoint in {PATIENCE} s")
 
     def kill_busy(self, job: str) -> str:
         """Ends a task manager of a running job with ``kill -9``; returns its name."""

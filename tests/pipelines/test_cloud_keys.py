@@ -4,6 +4,7 @@ import pickle
 from types import SimpleNamespace
 
 import pytest
+from engines import installed
 
 from hadabeam.mechanisms import keys
 from hadabeam.mechanisms.errors import InputError, ParameterError
@@ -16,6 +17,7 @@ KEY = bytes(range(32))
 @pytest.fixture
 def service(monkeypatch):
     """The secret service, as far as keys need it."""
+    installed("google.api_core", "gcp")
     asked = []
 
     def access_secret_version(name):
