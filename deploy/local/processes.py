@@ -66,10 +66,16 @@ class Processes:
         env: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> None:
-        """Starts a process in the background, unless it runs already."""
+        """Starts a process in the background, unless it runs already.
+
+        Its log is a new one; that of the process before it is kept as ``NAME.log.1``.
+        """
         if self.pid(name) is not None:
             return
-        with (self.logs / f"{name}.log").open("ab") as log:
+        path = self.logs / f"{name}.log"
+        if path.exists():
+            path.replace(path.with_name(f"{name}.log.1"))
+        with path.open("wb") as log:
             process = subprocess.Popen(
                 list(command),
                 stdin=subprocess.DEVNULL,
