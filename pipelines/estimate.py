@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
     from ..mechanisms.oracle import FrequencyOracle
     from ..transforms.tables import EstimateTable
+    from ..transforms.windows import Windowing
 
 _DESCRIPTION = """\
-Turns reports into frequencies with error bars. Give the domain, oracle, epsilon, --unknown and
-collection as they were given to 'hadabeam privatize': reports made with others are refused."""
+Turns reports into frequencies with error bars. Give the domain, oracle, epsilon, --unknown,
+collection and windows as they were given to 'hadabeam privatize': others are refused."""
 
 _EXAMPLES = """\
   One table of all reports:
@@ -54,12 +55,6 @@ def parser() -> CommandParser:
         "--per_key", action="store_true", help="one table for each key that reports have"
     )
     group.add_argument(
-        "--window",
-        type=flag_types.duration,
-        metavar="TIME",
-        help="the length of the windows that the reports belong to",
-    )
-    group.add_argument(
         "--assignment_key",
         type=flag_types.key_file,
         metavar="FILE",
@@ -71,6 +66,7 @@ def parser() -> CommandParser:
         help="keep the text of rows that are refused in PREFIX-dead-letters.jsonl",
     )
     job_flags.add_oracle_flags(found)
+    job_flags.add_window_flags(found, ", as the reports were made with")
     job_flags.add_output_flags(found, "PREFIX-estimates.FORMAT")
     job_flags.add_post_flag(found)
     found.add_argument(
@@ -105,14 +101,17 @@ def build(pipeline: beam.Pipeline, args: argparse.Namespace, oracle: FrequencyOr
         raw_dead_letters=args.dead_letter_content,
         tagged_epochs=args.window is not None,
     )
-    reports = read.reports
-    if not args.per_key:
-        reports |= "AllKeys" >> beam.MapTuple(lambda place, batch: ((place[0], None), batch))
+    windowing = job_flags.windowing_of(args)
+    # A report without a key belongs to the empty key, as a record does.
+    per_key = args.per_key
+    reports = read.reports | "Keys" >> beam.MapTuple(
+        lambda place, batch: ((place[0], (place[1] or "") if per_key else None), batch)
+    )
     tables = (
         reports
         | "Count" >> beam.CombinePerKey(CountFn(oracle))
         | "Estimate"
-        >> beam.Map(_table, oracle, args.post, args.window).with_output_types(EstimateTable)
+        >> beam.Map(_table, oracle, args.post, windowing).with_output_types(EstimateTable)
     )
     tables | "WriteEstimates" >> WriteEstimates(args.output, args.output_format)
     tallies = read.tallies | "TallyRun" >> beam.Map(lambda tally: (None, None, tally))
@@ -121,8 +120,8 @@ def build(pipeline: beam.Pipeline, args: argparse.Namespace, oracle: FrequencyOr
         oracle,
         Logs(reports, tallies, read.dead_letters),
         tables | "TallyTables" >> beam.Map(tally_table),
-        oracle.epsilon_effective,
-        args.window is not None,
+        job_flags.epsilon_total(oracle, windowing, args.memo),
+        windowing is not None,
     )
 
 
@@ -130,12 +129,13 @@ def _table(
     counted: tuple[tuple[int, str | None], Any],
     oracle: FrequencyOracle,
     post: str,
-    length: int | None,
+    windowing: Windowing | None,
 ) -> EstimateTable:
     from ..transforms.estimate import estimate_table
+    from ..transforms.windows import window_of_epoch
 
     (epoch, key), counts = counted
-    window = (None, None) if length is None else (epoch, epoch + length)
+    window = (None, None) if windowing is None else window_of_epoch(windowing, epoch)
     return estimate_table(oracle, counts, post, window, key)
 
 

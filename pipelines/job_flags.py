@@ -159,14 +159,14 @@ def add_key_flags(parser: CommandParser) -> None:
     )
 
 
-def add_window_flags(parser: CommandParser) -> None:
-    """Event-time windows."""
+def add_window_flags(parser: CommandParser, needs: str = "; needs --time_field") -> None:
+    """Event-time windows; ``needs`` says what else has to be given."""
     group = parser.add_argument_group("windows of event time")
     group.add_argument(
         "--window",
         type=flag_types.duration,
         metavar="TIME",
-        help="one table for each window of this length, e.g. 7d, 1h, day; needs --time_field",
+        help=f"one table for each window of this length, e.g. 7d, 1h, day{needs}",
     )
     group.add_argument(
         "--period",

@@ -20,6 +20,8 @@ from ..mechanisms.errors import InputError, ParameterError
 from ..mechanisms.oracle import Array
 from ..mechanisms.prf import Prf
 from .records import Tally
+from .texts import to_text
+from .times import to_micros
 
 #: What becomes of a missing value, or one outside the domain.
 UNKNOWN_CHOICES = ("other", "drop", "fail")
@@ -110,7 +112,7 @@ class RecordEncoder:
             if name not in batch.schema.names:
                 raise ParameterError(f"a batch of records needs a column {name!r}")
         tally: Tally = {}
-        batch = self._with_users(batch, tally)
+        batch = self._with_users(_with_texts(batch), tally)
         if "event_time" in batch.schema.names and batch.column("event_time").null_count:
             tally["bad_time"] = batch.column("event_time").null_count
             batch = batch.filter(batch.column("event_time").is_valid())
@@ -167,6 +169,30 @@ class RecordEncoder:
         return found
 
 
+def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with users, values and keys as texts, and times as whole microseconds.
+
+    Batches of other people's making hold numbers, dictionaries or timestamps.
+    """
+    for name in ("user", "value", "key", "event_time"):
+        if name not in batch.schema.names:
+            continue
+        place = batch.schema.get_field_index(name)
+        column = batch.column(place)
+        if name == "event_time":
+            if not pa.types.is_int64(column.type):
+                batch = batch.set_column(place, name, to_micros(column, "us"))
+        elif not (pa.types.is_string(column.type) or (name == "user" and _is_text(column.type))):
+            batch = batch.set_column(place, name, to_text(column))
+    return batch
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    )
+
+
 def check_unknown(domain: Domain, unknown: str) -> None:
     """Raises ParameterError unless ``unknown`` is a choice that the domain allows."""
     if unknown not in UNKNOWN_CHOICES:
@@ -183,8 +209,6 @@ def _string_buffers(column: pa.Array) -> tuple[Array, Array]:
     if len(column) == 0:
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
     wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
-    if not wide and not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
-        raise ParameterError("the user column of a batch must be string or binary")
     _, offsets, data = column.buffers()
     offset_type = np.int64 if wide else np.int32
     found = np.frombuffer(offsets, offset_type)[column.offset : column.offset + len(column) + 1]
@@ -198,6 +222,9 @@ def pack(parts: list[EncodedRecords]) -> bytes:
     All parts have times or none has, and the same for keys and payload.
     """
     first = parts[0]
+    for part in parts:
+        if _layout(part) != _layout(first):
+            raise ParameterError(_MIXED)
     names: dict[str, int] = {}
     codes = []
     if first.keys is not None:
@@ -220,11 +247,19 @@ def pack(parts: list[EncodedRecords]) -> bytes:
     return b"".join(chunks)
 
 
+_MIXED = "batches with an event_time or a key and batches without cannot be mixed in one collection"
+
+
+def _layout(records: EncodedRecords) -> tuple[bool, bool, int]:
+    width = 0 if records.payload is None else int(records.payload.shape[1])
+    return records.times is not None, records.keys is not None, width
+
+
 def unpack(segments: list[bytes | memoryview]) -> EncodedRecords:
     """The records of packed segments, one after another.
 
     Raises:
-      ParameterError: if there is no segment.
+      ParameterError: if there is no segment, or segments hold different columns.
     """
     if not segments:
         raise ParameterError("there must be at least one segment")
@@ -232,6 +267,8 @@ def unpack(segments: list[bytes | memoryview]) -> EncodedRecords:
     names: dict[str, int] = {}
     for segment in segments:
         rows, width, flags, text, payload_width = _HEADER.unpack_from(segment)
+        if (flags, payload_width) != _HEADER.unpack_from(segments[0])[2::2]:
+            raise ParameterError(_MIXED)
         at = _HEADER.size
         table = [
             names.setdefault(name, len(names))

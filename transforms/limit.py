@@ -61,7 +61,7 @@ class LimitContributions(beam.PTransform):
 
     Raises:
       ParameterError: if a choice is unknown or ``shards`` is not in 1 to 65,536; when it is
-        applied, if the collection is unbounded (see ``StreamEstimates``).
+        applied, if the collection is unbounded (see ``StreamEstimates``) or its windows merge.
     """
 
     domain: Domain
@@ -80,6 +80,11 @@ class LimitContributions(beam.PTransform):
             raise ParameterError("shards must be a whole number from 1 to 65536")
 
     def expand(self, pcoll: beam.PCollection) -> dict[str | None, beam.PCollection]:
+        if pcoll.windowing.windowfn.is_merging():
+            raise ParameterError(
+                "LimitContributions cannot keep one record of a user in windows that merge, such "
+                "as sessions; use fixed, sliding or calendar windows"
+            )
         if not pcoll.is_bounded:
             raise ParameterError(
                 "LimitContributions is for bounded collections: late records would be lost, and a "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -93,10 +94,17 @@ def _first_line_is_packed(split: Split) -> bool:
     try:
         head = bytearray(1 << 16)
         with memoryview(head) as view:
-            size = source.readinto(view)
+            size = 0
+            while size < len(view) and (got := source.readinto(view[size:])):
+                size += got
     finally:
         source.close()
-    return b'"columns"' in head[:size]
+    for line in bytes(head[:size]).splitlines():
+        if line.strip():
+            # A row of many reports is longer than what was read; its names are matched as names,
+            # because a key or a sender may be called anything.
+            return re.search(rb'[{,]\s*"columns"\s*:', line) is not None
+    return False
 
 
 @dataclass

@@ -245,8 +245,14 @@ def _plan_csv(
     source = open_source(path, compression)
     try:
         header = read_header(source, strip_compression(path)[0], delimiter)
+        damaged = source.damaged
     finally:
         source.close()
+    if header is None and damaged:
+        raise InputError(
+            f"{path} is truncated or damaged before its header ends; write it again, or "
+            "leave it out"
+        )
     if header is None:
         return []
     if compression != "none":

@@ -20,7 +20,7 @@ from apache_beam.coders.coders import IntervalWindowCoder
 from apache_beam.transforms import window as beam_window
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from ..mechanisms.errors import ParameterError
+from ..mechanisms.errors import InputError, ParameterError
 
 Array = np.ndarray[Any, Any]
 
@@ -226,6 +226,21 @@ class EpochWindows:
     def window_fn(self) -> beam_window.WindowFn:
         """See :meth:`Windowing.window_fn`."""
         return self.windowing.window_fn()
+
+
+def window_of_epoch(windowing: Windowing, epoch: int) -> tuple[int, int]:
+    """Start and end, in microseconds, of the window whose reports have an epoch.
+
+    Raises:
+      InputError: if no window starts there.
+    """
+    start, end = next(EpochWindows(windowing).assign(np.array([epoch])))
+    if epoch == NO_WINDOW or int(start[0]) != epoch:
+        raise InputError(
+            "reports belong to other windows than these, or to none; pass --window, --period and "
+            "--time_zone as they were given to hadabeam privatize"
+        )
+    return int(start[0]), int(end[0])
 
 
 class _DayWindows(beam_window.NonMergingWindowFn):

@@ -226,12 +226,10 @@ class _SortLetters(beam.DoFn):
 
 def letter_order(letter: DeadLetter) -> tuple[str, int, str, bytes]:
     """Sorts dead letters by file and position."""
-    """Sorts dead letters by file and position."""
     return letter.file, letter.position, letter.reason, letter.raw or b""
 
 
 def letter_line(letter: DeadLetter) -> bytes:
-    """A dead letter as a line of JSON."""
     """A dead letter as a line of JSON."""
     content: dict[str, Any] = {
         "reason": letter.reason,

@@ -43,6 +43,14 @@ def test_a_truncated_gzip_is_read_as_far_as_it_goes(commands):
     assert any(letter["reason"] == "unparseable" for letter in found.letters)
 
 
+@pytest.mark.parametrize("size", [11, 25])
+def test_a_csv_that_is_cut_before_its_header_is_an_error(commands, size):
+    data = gzip.compress(b"user,page\n" + b"a,/page/1\n" * 5000)
+    commands.write("good.csv", "user,page\na,/page/1\n")
+    commands.write("cut.csv.gz", data[:size])
+    fails(commands.batch(commands.folder / "*.csv*"), 1, "cut.csv.gz", "header")
+
+
 def test_half_a_line_nul_bytes_and_wrong_encodings_are_counted(commands):
     text = LOG.encode() + b"\0\0\0\n" + b'{"user": "\xe4", "page": "/page/1"}\n' + b'{"user": "x", '
     found = commands.batch(commands.write("log.jsonl", text))

@@ -149,9 +149,23 @@ def test_without_keys_runs_differ(commands):
     assert first.summary["reports"] == second.summary["reports"]
 
 
-def test_reports_that_travel_give_the_same_table(commands):
-    log = commands.write("log.jsonl", jsonl(RECORDS))
-    windows = (*TIMED, "--window", "7d", "--key_field", "country")
+@pytest.mark.parametrize(
+    "windows",
+    [
+        ("--window", "7d"),
+        ("--window", "2d", "--period", "1d", "--memo", "forever"),
+        ("--window", "day", "--time_zone", "Europe/Berlin"),
+    ],
+)
+def test_reports_that_travel_give_the_same_table(commands, windows):
+    # Records without a key, and a day of 25 hours (29 October 2023 in Berlin).
+    records = [
+        {**record, "country": record["country"] if record["time"] % 5 else None}
+        for record in RECORDS[:600]
+    ]
+    records += [{**record, "time": 1_698_530_400 + 600 * i} for i, record in enumerate(records)]
+    log = commands.write("log.jsonl", jsonl(records))
+    made_with, windows = windows, (*TIMED, *windows, "--key_field", "country")
     expected = commands.batch(log, *windows)
     assert expected.code == 0, expected.err
     flags = ("--input", log, "--user_field", "user", "--value_field", "page", *commands.keys)
@@ -162,9 +176,22 @@ def test_reports_that_travel_give_the_same_table(commands):
         assert made.summary["windows"] == [
             {**window, "empty_columns": 0} for window in made.summary["windows"]
         ]
-        found = commands.run(
-            "estimate", "--input", f"{prefix}-reports-*", "--per_key", "--window", "7d"
-        )
+        found = commands.run("estimate", "--input", f"{prefix}-reports-*", "--per_key", *made_with)
         assert found.code == 0, found.err
         assert found.table == expected.table
         assert found.summary["reports"] == expected.summary["reports"]
+        assert found.summary["epsilon_effective"] == expected.summary["epsilon_effective"]
+
+
+@pytest.mark.parametrize("windows", [("--window", "7d"), ("--window", "day")])
+def test_reports_of_other_windows_are_no_table(commands, windows):
+    log = commands.write("log.jsonl", jsonl(RECORDS[:50]))
+    flags = ("--input", log, "--user_field", "user", "--value_field", "page", *commands.keys)
+    other = ((), (*TIMED, "--window", "12h"), (*TIMED, "--window", "3d", "--period", "1h"))
+    for made_with in other:
+        prefix = commands.folder / "reports"
+        assert commands.run("privatize", *flags, *made_with, "--output", prefix).code == 0
+        found = commands.run("estimate", "--input", f"{prefix}-reports-*", *windows)
+        assert found.code == 1
+        assert "as they were given to hadabeam privatize" in found.err
+        assert found.table is None

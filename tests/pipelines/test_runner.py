@@ -210,7 +210,8 @@ def check_ending(
     finally:
         process.kill()
     how = "interrupted" if number == signal.SIGINT else "stopped by a signal"
-    assert errors == f"hadabeam test: {how}; what was published stays, what was unfinished is gone\n"
+    left = "what was published stays, what was unfinished is gone"
+    assert errors == f"hadabeam test: {how}; {left}\n"
     assert output == ""
     assert process.returncode == code
     assert processes_that_mention(mark) == []

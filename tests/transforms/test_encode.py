@@ -73,6 +73,32 @@ def test_users_of_every_text_type_are_the_same(kind):
     assert (encoded.users == PRF.pseudonyms(["ann", "bob"])).all()
 
 
+def test_numbers_dictionaries_and_timestamps_are_taken_by_their_text():
+    codes = Domain(["200", "404"]).with_other()
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "user": pa.array([7, 8, None, 9]),
+            "value": pa.array([200, 404, 200, None], pa.int16()),
+            "key": pa.array(["x", "y", "x", None]).dictionary_encode(),
+            "event_time": pa.array([1_000, 2_000, 3_000, 4_999], pa.timestamp("ns")),
+        }
+    )
+    encoded, tally = RecordEncoder(codes, PRF).encode(batch)
+    assert (encoded.users == PRF.pseudonyms(["7", "8", "9"])).all()
+    assert encoded.values.tolist() == [0, 1, 2]
+    assert encoded.times.tolist() == [1, 2, 4]
+    assert [encoded.key_names[code] for code in encoded.keys] == ["x", "y", ""]
+    assert tally == {"missing_user": 1}
+
+
+def test_batches_with_and_without_times_do_not_mix():
+    timed, plain = encode("a", ["home"], [1]), encode("b", ["home"])
+    with pytest.raises(ParameterError, match="cannot be mixed"):
+        pack([timed, plain])
+    with pytest.raises(ParameterError, match="cannot be mixed"):
+        unpack([pack([timed]), pack([plain])])
+
+
 def test_an_empty_batch_is_encoded():
     encoded, tally = RecordEncoder(OPEN, PRF).encode(record_batch([], [], [], []))
     assert len(encoded) == 0

@@ -236,3 +236,14 @@ def test_unbounded_collections_are_refused():
     endless.is_bounded = False
     with pytest.raises(ParameterError, match="StreamEstimates"):
         _ = endless | LimitContributions(DOMAIN, KEYS)
+
+
+def test_windows_that_merge_are_refused():
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    sessions = (
+        pipeline
+        | beam.Create([record_batch(["u"], ["a"])])
+        | beam.WindowInto(beam.window.Sessions(60))
+    )
+    with pytest.raises(ParameterError, match="sessions"):
+        _ = sessions | LimitContributions(DOMAIN, KEYS)

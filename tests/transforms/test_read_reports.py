@@ -260,6 +260,14 @@ def test_files_that_hold_no_reports_are_an_error(tmp_path):
     assert run(tmp_path / "empty.jsonl", tmp_path)["counts"] == {}
 
 
+def test_a_key_may_be_called_anything(tmp_path):
+    rows = [{"key": "columns"}, {"sender": '"columns":', "key": "a"}]
+    write_lines(tmp_path / "r.jsonl", rows)
+    found = run(tmp_path / "r.jsonl", tmp_path)
+    assert set(found["counts"]) == {(0, "columns"), (0, "a")}
+    assert found["tally"]["records_read"] == 2
+
+
 def test_reports_of_windows_need_a_window(tmp_path):
     write_lines(tmp_path / "r.jsonl", [{"epoch": DAY}])
     with pytest.raises(Exception, match="--window"):
