@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Names for running on this machine without anything else.
 _LOCAL = {"directrunner", "fnapirunner"}
+#: Ten years, in seconds.
+_YEARS = 315_360_000
 #: Runners whose jobs live in a service of their own, and outlive this process on purpose.
 _MANAGED = {"dataflowrunner"}
 
@@ -73,6 +75,16 @@ def waits(beam_args: Sequence[str]) -> bool:
     )
 
 
+def patient(beam_args: Sequence[str]) -> list[str]:
+    """Beam's flags, and one that lets a job on Prism or Flink take its time.
+
+    Beam would wait five minutes for the end of a job, and leave it alone then.
+    """
+    if any(arg.startswith("--job_server_timeout") for arg in beam_args):
+        return list(beam_args)
+    return [f"--job_server_timeout={_YEARS}", *beam_args]
+
+
 def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> PipelineResult:
     """Builds a pipeline, runs it and waits until it has finished.
 
@@ -96,7 +108,7 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineState
 
-    options = PipelineOptions(list(beam_args))
+    options = PipelineOptions(patient(beam_args))
     local = is_local(beam_args)
     on_flink = runner_name(beam_args).lower() == "flinkrunner"
     if on_flink:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 #: The runner where none is named.
 _PRISM = "PrismRunner"
-#: Ten years in seconds.
-_YEARS = 315_360_000
 
 
 def build(
@@ -211,11 +209,8 @@ def streaming_args(beam_args: list[str]) -> list[str]:
         # Prism of Beam 2.77 splits bundles of stateful steps when a machine is busy, and may then
         # work on one key twice at a time: updates are lost.
         found.append("--experiments=prism_disable_sdf_split")
-    if not any(arg.startswith("--job_server_timeout") for arg in beam_args):
-        # Beam waits only so long for the end of a job; by default five minutes.
-        found.append(f"--job_server_timeout={_YEARS}")
     # In front, since flags may end in a bare -- and what follows it.
-    return [*found, *beam_args]
+    return runner.patient([*found, *beam_args])
 
 
 def _note_download(beam_args: list[str]) -> None:

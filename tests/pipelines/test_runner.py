@@ -238,3 +238,9 @@ def test_failures_on_prism_are_one_line(tmp_path: pathlib.Path) -> None:
     run = execute(tmp_path, text)
     assert run.returncode == 1
     assert run.stderr == "hadabeam test: error: cannot read x\n"
+
+
+def test_jobs_elsewhere_may_take_their_time() -> None:
+    assert runner.patient(["--runner=FlinkRunner"])[0].startswith("--job_server_timeout=")
+    given = ["--job_server_timeout=60", "--runner=FlinkRunner"]
+    assert runner.patient(given) == given
