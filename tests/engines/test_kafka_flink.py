@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import signal
@@ -13,11 +14,12 @@ from typing import Any
 
 import fastavro
 import pytest
-from engines import PATIENCE, Flink, cluster, hadabeam, reach
+from engines import PATIENCE, Flink, cluster, hadabeam, installed, reach
 
 pytestmark = pytest.mark.engines
 
-SECONDS, RATE = 40, 50
+#: Records a second, and for how many seconds they go on after the blow was survived.
+RATE, SECONDS = 50, 15
 WINDOW = 10
 
 
@@ -36,16 +38,19 @@ class Producer(threading.Thread):
 
     def __init__(self, servers: str, topic: str) -> None:
         super().__init__()
-        confluent_kafka = pytest.importorskip("confluent_kafka")
+        confluent_kafka = installed("confluent_kafka", "engines")
         self._producer = confluent_kafka.Producer({"bootstrap.servers": servers})
         self._topic = topic
+        self._enough = threading.Event()
         self.records: list[dict[str, Any]] = []
         self.poison = self.repeated = 0
 
     def run(self) -> None:
         rng = random.Random(7)
         begun = time.time()
-        for number in range(SECONDS * RATE):
+        for number in itertools.count():
+            if self._enough.is_set():
+                break
             pause = begun + number / RATE - time.time()
             if pause > 0:
                 time.sleep(pause)
@@ -62,8 +67,12 @@ class Producer(threading.Thread):
             if number % 100 == 0:
                 self.poison += 1
                 self._send(b"no record", at)
-        # What lets the last window end: time goes on, in both partitions.
         self._producer.flush(30)
+
+    def stop(self) -> None:
+        """Waits until all that was produced has been sent."""
+        self._enough.set()
+        self.join()
 
     def _send(self, message: bytes, at: float) -> None:
         self._producer.produce(self._topic, message, timestamp=int(at * 1000))
@@ -96,6 +105,7 @@ def test_nothing_is_lost_or_counted_twice(
     flags[flags.index("--window") + 1] = f"{WINDOW}s"
     producer = Producer(kafka["HADABEAM_KAFKA"], topic)
     producer.start()
+
     job = hadabeam(
         *("stream", "--input", f"kafka:{kafka['HADABEAM_KAFKA']}/{topic}", *flags),
         *("--kafka_expansion", kafka["HADABEAM_KAFKA_EXPANSION"], "--output", out),
@@ -105,8 +115,13 @@ def test_nothing_is_lost_or_counted_twice(
     )
     try:
         id = flink.wait(name, lambda job: holding(out), "the first pane")
-        dead = flink.kill_busy(id)
-        producer.join()
+        before = len(producer.records)
+        flink.kill_busy(id)
+        flink.wait(name, lambda job: job["timestamps"]["RESTARTING"], "the restart")
+        flink.wait(name, _runs, "the job's recovery")
+        time.sleep(SECONDS)
+        producer.stop()
+        assert len(producer.records) - before > SECONDS * RATE / 2, "nothing came after the blow"
         wanted = {(r["user"], int(r["time"] // WINDOW)) for r in producer.records}
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and job.poll() is None:
@@ -116,9 +131,9 @@ def test_nothing_is_lost_or_counted_twice(
             time.sleep(1)
         else:
             raise AssertionError(f"{sum(p['reports'] for p in found.values())} of {len(wanted)}")
-        assert flink.get(f"/jobs/{id}")["timestamps"]["RESTARTING"], f"{dead} died unnoticed"
-        _await_summary(out, len(producer.records) + producer.repeated + producer.poison)
+        _await_summary(out, producer)
     finally:
+        producer.stop()
         job.send_signal(signal.SIGTERM)
         job.wait(60)
         cluster("up", "flink")
@@ -139,15 +154,23 @@ def test_nothing_is_lost_or_counted_twice(
         assert found == expected[found[0]["window_start"]], table
 
 
-def _await_summary(out: Path, sent: int) -> None:
+def _runs(job: dict[str, Any]) -> bool:
+    tasks = sum(vertex["tasks"]["RUNNING"] for vertex in job["vertices"])
+    return job["state"] == "RUNNING" and tasks >= len(job["vertices"])
+
+
+def _await_summary(out: Path, producer: Producer) -> None:
     """Waits until the run's numbers say that all that was sent was read, and balance."""
+    sent = len(producer.records) + producer.repeated + producer.poison
     deadline = time.monotonic() + PATIENCE
     while True:
         summary = json.loads((out / "summary.json").read_text())
-        if summary["records_read"] >= sent or time.monotonic() > deadline:
+        dropped = summary["dropped"]
+        counted = summary["reports"] + sum(dropped.values())
+        # What was read is told before what became of it.
+        if (summary["records_read"], counted) == (sent, sent) or time.monotonic() > deadline:
             break
         time.sleep(1)
-    dropped = summary["dropped"]
-    assert summary["records_read"] == sent, summary
-    assert dropped["unparseable"] == SECONDS * RATE / 100
-    assert summary["reports"] + sum(dropped.values()) == sent, summary
+    assert summary["records_read"] == counted == sent, summary
+    assert dropped["unparseable"] == producer.poison
+    assert summary["reports"] == len(producer.records)

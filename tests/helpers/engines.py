@@ -121,21 +121,6 @@ class Flink:
             assert time.monotonic() < deadline, f"the job {job} cannot be cancelled"
             time.sleep(0.5)
 
-    def stop(self, job: str) -> str:
-        """Cancels a job with a savepoint; returns the savepoint's path."""
-        url = f"http://{self.master}/jobs/{job}/savepoints"
-        body = b'{"cancel-job": true}'
-        headers = {"Content-Type": "application/json"}
-        with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as answer:
-            trigger = json.load(answer)["request-id"]
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            found = self.get(f"/jobs/{job}/savepoints/{trigger}")
-            if found["status"]["id"] == "COMPLETED":
-                return str(found["operation"]["location"])
-            time.sleep(0.5)
-        raise AssertionError(f"no savepoint in {PATIENCE} s")
-
     def kill_busy(self, job: str) -> str:
         """Ends a task manager of a running job with ``kill -9``; returns its name."""
         for vertex in self.get(f"/jobs/{job}")["vertices"]:
