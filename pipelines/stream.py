@@ -283,12 +283,15 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     from .log_jobs import check_keys
+    from .stream_definition import claim_folder
 
     beam_args = streaming_args(beam_args)
     keys, windowing = _check(args)
     oracle = job_flags.oracle_of(args)
     if runner.runner_name(beam_args) == _PRISM:
         check_keys(args, keys)
+    keyed = args.per_key if args.input_format == "reports" else args.key_field is not None
+    claim_folder(args, oracle, keyed)
     _note_download(beam_args)
     runner.run(lambda pipeline: build(pipeline, args, oracle, keys, windowing), beam_args)
     return 0

@@ -61,8 +61,10 @@ def parser() -> CommandParser:
 def _add_broker_flags(found: CommandParser) -> None:
     group = found.add_argument_group(
         "reading from a broker",
-        "--input kafka:HOST:PORT/TOPIC or pubsub:projects/PROJECT/subscriptions/NAME reads "
-        "messages, a JSON object each. Without --time_field a record's time is its message's.",
+        # Descriptions of groups are shown as they stand.
+        "--input kafka:HOST:PORT/TOPIC or pubsub:projects/PROJECT/subscriptions/NAME\n"
+        "reads messages, a JSON object each. Without --time_field a record's time is its\n"
+        "message's.",
     )
     group.add_argument(
         "--consumer_option",
