@@ -79,8 +79,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    module = importlib.import_module(f"{__package__}.{name}")
-    code: int = module.main(arguments)
+    try:
+        module = importlib.import_module(f"{__package__}.{name}")
+        code: int = module.main(arguments)
+    except KeyboardInterrupt:
+        # Before the command's own guard is up, while modules are still being imported.
+        print(f"hadabeam {name}: interrupted", file=sys.stderr)
+        return 130
     return code
 
 

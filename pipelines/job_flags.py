@@ -330,9 +330,11 @@ def parse_args(parser: CommandParser, argv: list[str] | None) -> tuple[Any, list
     """The command's own flags, and Beam's; see :func:`hadabeam.pipelines.flags.parse`."""
     import sys
 
-    from . import extras
+    from . import extras, logs
     from .flags import parse
 
+    # Beam may be imported for its flags, and would warn of what is nobody's concern.
+    logs.set_up(debug=False)
     given = sys.argv[1:] if argv is None else argv
     args, beam_args = parse(given, parser)
     try:

@@ -125,3 +125,25 @@ def test_a_reader_who_has_seen_enough_is_no_error() -> None:
     )
     assert found.returncode == 0
     assert found.stderr == ""
+
+
+def test_an_interrupt_while_modules_are_imported_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.importlib, "import_module", interrupted)
+    assert cli.main(["plan"]) == 130
+    assert capsys.readouterr().err == "hadabeam plan: interrupted\n"
+
+
+def test_flags_of_beam_bring_no_warnings() -> None:
+    command = [
+        *(sys.executable, "-m", "hadabeam.pipelines.batch", "--input", "none", "--user_field", "u"),
+        *("--value_field", "v", "--domain", "none", "--epsilon", "1", "--output", "x"),
+        "--direct_num_workers=1",
+    ]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert found.stderr.startswith("hadabeam batch: error: cannot read the domain file none")
