@@ -4,9 +4,10 @@ Pure Python without Beam, so that what happens to files can be tested by itself.
 survive a restart is in a :class:`Progress`.
 
 A file is known by its *fingerprint*, a digest of the bytes that were read from its start (up to
-:data:`FINGERPRINT_BYTES`), not by its name: renamed or copied, it goes on where it was, and a
-file whose start has changed is a new one. Compressed files are known by their decompressed start,
-so that a rotated log is not read again when it is compressed.
+:data:`FINGERPRINT_BYTES`): where its own name is gone or holds something else, the file that begins
+with them goes on where it was. What was read of a file is handed on to one name at most, so that
+files of the same content are as many files. Compressed files are known by their decompressed start,
+so that a rotated log is not read again when it is compressed; Parquet and Avro by all their bytes.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from ..mechanisms.errors import InputError
 from .blocks import MAX_RECORD_BYTES
@@ -33,6 +35,8 @@ WHOLE_SECONDS = 5.0
 MOST_GONE = 1000
 
 _WHOLE_MAGIC = (b"PAR1", b"Obj\x01")
+# What rotation puts behind a name: numbers and dates, and the ending of a compression.
+_ROTATED = re.compile(r"([-._]\d+)*([-._](gz|gzip|bz2|bzip2|zst|zstd))?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,11 @@ class Seen:
       changed: when it was last changed by then, in seconds.
       inode: what the file system calls it, or 0.
       whole: whether it can only be read as a whole (compressed, Parquet, Avro).
-      waiting: whether it is such a file, and has not been read since it changed.
+      waiting: whether it is yet to be read or told from others, and holds the watermark.
+      done: of such a file: its size on the disk when it was read; -1 if never.
+      since: when it began to wait, in seconds; for a file that is gone, when it was missed.
+      path: the name of a file that is gone.
+      aside: whether it could not be used, and is left until it changes.
     """
 
     offset: int = 0
@@ -58,6 +66,10 @@ class Seen:
     inode: int = 0
     whole: bool = False
     waiting: bool = False
+    done: int = -1
+    since: float = 0.0
+    path: str = ""
+    aside: bool = False
 
     def is_start_of(self, head: bytes) -> bool:
         """Whether the bytes that were read are the first ones of ``head``."""
@@ -114,6 +126,17 @@ class Progress:
         """With news of one file, and what remains."""
         return replace(self, files={**self.files, path: seen}, todo=todo)
 
+    def with_offset(self, path: str, offset: int) -> Progress:
+        """With the text of a file that is read whole read up to ``offset``."""
+        return replace(self, files={**self.files, path: replace(self.files[path], offset=offset)})
+
+    def set_aside(self, path: str) -> Progress:
+        """Without the file, until it changes."""
+        todo = tuple(task for task in self.todo if task.path != path)
+        seen = self.files[path]
+        aside = replace(seen, aside=True, waiting=False, done=seen.size if seen.whole else -1)
+        return self.with_file(path, aside, todo)
+
     def with_time(self, latest: int | None) -> Progress:
         """With records whose greatest event time is ``latest``."""
         if latest is None:
@@ -130,8 +153,9 @@ class Progress:
         The greatest event time less ``max_delay``. Where the newest record was younger than
         ``max_delay`` when it was read, the logs are live, and the clock less
         ``max_delay`` holds as well: that is what lets windows end while nothing comes.
+        A file that waits to be read may hold any time, so there is no news while one does.
         """
-        if self.greatest is None:
+        if self.greatest is None or any(seen.waiting for seen in self.files.values()):
             return None
         newest = max(self.greatest, self.started) if self.live else self.greatest
         return newest - max_delay
@@ -150,28 +174,47 @@ def look(progress: Progress, paths: Iterable[str], now: float) -> Progress:
     """
     before = progress.files
     files: dict[str, Seen] = {}
-    gone = list(progress.gone)
-    tasks: list[tuple[float, str, Task]] = []
+    asked: list[_Asked] = []
     for path in sorted(set(paths)):
         known = before.get(path)
         with contextlib.suppress(FileNotFoundError):
             size, changed, inode = _stat(path)
-            if known is None or (known.size, known.changed, known.inode) != (size, changed, inode):
-                found = _identify(path, size, inode, known, [*before.values(), *gone])
-                found = replace(found, size=size, changed=changed, inode=inode)
-                if known is not None and not (found.covered and found.digest == known.digest):
-                    # Its content may turn up under another name.
-                    gone.append(known)
-            else:
-                found = known
-            files[path] = found
+            same = known and (known.size, known.changed, known.inode) == (size, changed, inode)
             quiet = now - changed
-            if found.whole:
-                if found.waiting and quiet >= WHOLE_SECONDS:
-                    tasks.append((changed, path, Task(path, size)))
-            elif found.offset < size and (found is not known or quiet >= SETTLED_SECONDS):
-                tasks.append((changed, path, Task(path, size, quiet >= SETTLED_SECONDS)))
-    gone.extend(seen for path, seen in before.items() if path not in files)
+            at_rest = same or quiet < WHOLE_SECONDS if known and known.aside else same
+            if known and at_rest and not known.waiting:
+                files[path] = known
+            else:
+                waited = known is not None and known.waiting
+                since = known.since if known is not None and waited else now
+                found = replace(
+                    known or Seen(), size=size, changed=changed, inode=inode, since=since
+                )
+                try:
+                    whole = size > 0 and _is_whole(path)
+                    if whole and quiet < WHOLE_SECONDS:
+                        # It keeps what is known of its name until its content can be told.
+                        files[path] = replace(found, whole=True, waiting=True)
+                    else:
+                        head = read_head(path)[0] if size else b""
+                        files[path] = found
+                        asked.append(_Asked(path, whole, head))
+                except InputError:
+                    # Whoever reads it finds out why it cannot be used.
+                    unusable = Seen(size=size, changed=changed, inode=inode, whole=True)
+                    files[path] = replace(unusable, waiting=True)
+                    asked.append(_Asked(path, True, b""))
+    gone = _identify(files, asked, before, progress.gone, now)
+    tasks: list[tuple[float, str, Task]] = []
+    due = {item.path for item in asked}
+    for path, found in files.items():
+        if found.aside or (found.waiting and not (found.whole and path in due)):
+            continue
+        quiet = now - found.changed
+        new = found.offset < found.size and (path in due or quiet >= SETTLED_SECONDS)
+        if found.waiting or (new and not found.whole):
+            settled = quiet >= SETTLED_SECONDS and not found.whole
+            tasks.append((found.changed, path, Task(path, found.size, settled)))
     return replace(
         progress,
         files=files,
@@ -180,6 +223,126 @@ def look(progress: Progress, paths: Iterable[str], now: float) -> Progress:
         started=int(now * 1_000_000),
         fresh=False,
     )
+
+
+class _Asked(NamedTuple):
+    """A file that may be another one than before: is it whole, and how does it begin?"""
+
+    path: str
+    whole: bool
+    head: bytes
+
+
+def _identify(
+    files: dict[str, Seen],
+    asked: list[_Asked],
+    before: dict[str, Seen],
+    gone: Iterable[Seen],
+    now: float,
+) -> list[Seen]:
+    """Tells which of the files that were seen the ``asked`` ones are, or that they are new.
+
+    Replaces what ``files`` says of them. Returns the files whose content is nowhere now.
+    """
+    names = {item.path for item in asked}
+    pool = list(gone)
+    for path, seen in before.items():
+        # A file that is changing may still hold what it held; one that was replaced does not.
+        moved = path not in files or path in names or files[path].inode != seen.inode
+        if seen.covered and moved:
+            pool.append(replace(seen, path=path, since=now))
+    by_start: dict[tuple[int, bytes], list[int]] = {}
+    for number, seen in enumerate(pool):
+        if seen.covered:
+            by_start.setdefault((seen.covered, seen.digest), []).append(number)
+    lengths = sorted({covered for covered, _ in by_start})
+    pairs: list[tuple[tuple[bool, bool, int, bool, int], int, int]] = []
+    for index, item in enumerate(asked):
+        file = files[item.path]
+        for covered, digest in _digests(item.head, lengths):
+            for number in by_start.get((covered, digest), ()):
+                old = pool[number]
+                inode = 0 != old.inode == file.inode
+                related = _rotated_from(item.path, old.path)
+                # Of what left before the file came, only what rotation may have made of it: the
+                # same content may come again.
+                grace = SETTLED_SECONDS if related else 0.0
+                late = old.since < file.since - grace
+                if not late or item.path == old.path or (related and inode):
+                    rank = (inode, item.path == old.path, covered, related, number)
+                    pairs.append((rank, index, number))
+    taken: dict[int, int] = {}
+    used: set[int] = set()
+    for _, index, number in sorted(pairs, reverse=True):
+        if index not in taken and number not in used:
+            taken[index] = number
+            used.add(number)
+    for index, item in enumerate(asked):
+        match = pool[taken[index]] if index in taken else None
+        files[item.path] = _continued(files, item, match, now)
+    for number in used:
+        owner = files.get(pool[number].path)
+        if pool[number].path not in names and owner is not None and owner.waiting:
+            # Its name holds something else, which is not known yet.
+            blank = Seen(size=owner.size, changed=owner.changed, inode=owner.inode)
+            files[pool[number].path] = replace(
+                blank, whole=owner.whole, waiting=True, since=owner.since
+            )
+    return [
+        seen
+        for number, seen in enumerate(pool)
+        if number not in used
+        and not (seen.path in files and seen.path not in names and seen.since == now)
+    ]
+
+
+def _continued(files: dict[str, Seen], item: _Asked, old: Seen | None, now: float) -> Seen:
+    """What is known of a file that goes on where ``old`` was, or is new."""
+    file = files[item.path]
+    known = Seen() if old is None else old
+    found = replace(
+        file,
+        offset=known.offset,
+        covered=known.covered,
+        digest=known.digest,
+        done=known.done,
+        whole=item.whole,
+        waiting=False,
+        aside=False,
+    )
+    if item.whole:
+        complete = old is not None and old.whole and old.done == file.size
+        return replace(
+            found, covered=len(item.head), digest=_digest(item.head), waiting=not complete
+        )
+    if old is not None:
+        # Cut short in place: what is written from here on is new.
+        same = old.path == item.path and old.inode == file.inode
+        return replace(found, offset=min(old.offset, file.size)) if same else found
+    if now - file.since < WHOLE_SECONDS and any(
+        item.path[:at] in files and files[item.path[:at]].is_start_of(item.head)
+        for at, letter in enumerate(item.path)
+        if letter in "-._"
+    ):
+        # Logs are rotated by a copy, and cut short after it: who goes on is told by that.
+        return replace(found, waiting=True)
+    return found
+
+
+def _rotated_from(path: str, old: str) -> bool:
+    """Whether the one name may come from the other by rotation or compression."""
+    return _ROTATED.sub("", path) == _ROTATED.sub("", old)
+
+
+def _digests(head: bytes, lengths: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    """The digests of starts of ``head``, of ascending lengths."""
+    state, done = hashlib.sha256(), 0
+    for length in lengths:
+        if length > len(head):
+            return
+        state.update(head[done:length])
+        done = length
+        yield length, state.digest()[:16]
 
 
 def _stat(path: str) -> tuple[int, float, int]:
@@ -204,36 +367,31 @@ def file_size(path: str) -> int:
     return _stat(path)[0]
 
 
-def _identify(path: str, size: int, inode: int, known: Seen | None, others: list[Seen]) -> Seen:
-    """Which of the files that were seen this is, or a new one."""
-    if not size:
-        return Seen()
-    head, whole = read_head(path)
-    if known is not None and known.whole == whole and known.is_start_of(head):
-        if not whole and known.inode == inode:
-            # Cut short in place: what is written from here on is new.
-            return replace(known, offset=min(known.offset, size))
-        return replace(known, waiting=whole)
-    fingerprints = {(seen.covered, seen.digest): seen for seen in others if seen.covered}
-    for covered in sorted({covered for covered, _ in fingerprints}, reverse=True):
-        if covered <= len(head):
-            match = fingerprints.get((covered, _digest(head[:covered])))
-            if match is not None:
-                return replace(match, whole=whole, waiting=whole)
-    return Seen(whole=whole, waiting=whole)
+def _is_whole(path: str) -> bool:
+    """Whether a file can only be read as a whole."""
+    with _opened(path) as handle:
+        head = _read(handle, 16)
+    return sniff_compression(head) != "none" or head.startswith(_WHOLE_MAGIC)
 
 
 def read_head(path: str) -> tuple[bytes, bool]:
     """The start of a file's text, and whether the file can only be read as a whole.
+
+    Parquet and Avro have no text; the digest of all their bytes stands for its start.
 
     Raises:
       FileNotFoundError: if it is gone.
     """
     with _opened(path) as handle:
         head = _read(handle, FINGERPRINT_BYTES)
+        if head.startswith(_WHOLE_MAGIC):
+            state = hashlib.sha256(head)
+            while data := handle.read(1 << 20):
+                state.update(data)
+            return state.digest(), True
     compression = sniff_compression(head)
     if compression == "none":
-        return head, head.startswith(_WHOLE_MAGIC)
+        return head, False
     source = open_source(path, compression)
     try:
         buffer = bytearray(FINGERPRINT_BYTES)
@@ -285,7 +443,7 @@ def take_piece(
     seen = progress.files[task.path]
     try:
         if seen.whole:
-            read = replace(seen, waiting=False)
+            read = replace(seen, waiting=False, done=seen.size)
             return progress.with_file(task.path, read, rest), Piece(
                 task.path, seen.offset, whole=True
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ from .extract import Extractor
 from .fields import RecordFields
 from .follow import Piece, Progress, file_size, look, take_piece
 from .reading import read_split, skip_bytes
-from .records import DEAD_LETTERS, TALLIES
+from .records import DEAD_LETTERS, TALLIES, DeadLetter
 from .report_files import report_form, whole_numbers
 from .rows import Rows
 from .splits import Split, check_format, detect, list_files, plan_splits
@@ -40,17 +41,22 @@ PIECE_BYTES = 4 << 20
 TURN_SECONDS = 0.5
 _ID = "report_id"
 
+_logger = logging.getLogger(__name__)
+
 
 @dataclass
 class WatchRecords(beam.PTransform):
     """Reads the logs that a pattern matches, now and as they come.
 
     Only whole lines are read, each once: a growing file goes on where it was; a
-    renamed, copied or compressed one is known by its start
-    (:mod:`hadabeam.transforms.follow`); one that was cut short or replaced is read from its
-    new start. Give a pattern that matches the names that logs are rotated to, as
-    ``'logs/access.log*'``, or the lines between the last look and the rotation are lost.
-    Compressed files, Parquet and Avro are read when they have not changed for 5 s.
+    renamed or compressed one is known by its start, and so is a copy whose original was then cut
+    short (:mod:`hadabeam.transforms.follow`); one that was cut short or replaced is read from its
+    new start. A copy beside its original is a file of its own. Give a pattern that matches the
+    names that logs are rotated to, as ``'logs/access.log*'``, or the lines between the last look
+    and the rotation are lost.
+    Compressed files, Parquet and Avro are read when they have not changed for 5 s; the watermark
+    waits for them. A file that cannot be used (damaged Parquet, a CSV file without a field) is set
+    aside until it changes: it is one dead letter at position -1, and a warning.
 
     The watermark is the greatest event time less ``max_delay``, and it moves only when everything
     that was there at a look has been read, so that the order of files never makes a record
@@ -76,7 +82,7 @@ class WatchRecords(beam.PTransform):
 
     Raises:
       ParameterError: if a parameter is out of range.
-      InputError: when it runs, if a file cannot be used or lacks a field.
+      InputError: when it runs, if a pattern is a folder or its filesystem cannot be reached.
     """
 
     patterns: str | Sequence[str]
@@ -217,25 +223,27 @@ class _Watch(beam.DoFn):
             deadline = int((time.time() + self._stop_after) * 1_000_000)
             progress = replace(progress, deadline=deadline)
         if not progress.todo:
-            progress = look(progress, _matched(patterns), time.time())
+            progress = look(progress, _matched(patterns, not progress.started), time.time())
             if not tracker.try_claim(progress):
                 return
         while progress.todo:
-            ahead, piece = take_piece(progress, self._cut, PIECE_BYTES)
-            if piece is not None and piece.whole:
-                # Its parts cannot be claimed one by one, so nobody may split it off meanwhile.
-                if not tracker.try_claim(replace(ahead, reading=True)):
-                    return
-                for rows, fields in self._read_whole(piece):
-                    outputs, latest = self._outputs(piece.path, rows, fields)
-                    yield from outputs
+            path = progress.todo[0].path
+            outputs: list[Any] = []
+            try:
+                ahead, piece = take_piece(progress, self._cut, PIECE_BYTES)
+                if piece is not None and piece.whole:
+                    # Its parts cannot be claimed one by one, so nobody may split it off meanwhile.
+                    if not tracker.try_claim(replace(ahead, reading=True)):
+                        return
+                    for rows, fields, end in self._read_whole(piece):
+                        found, latest = self._outputs(piece.path, rows, fields)
+                        yield from found
+                        ahead = ahead.with_time(latest).with_offset(path, end)
+                elif piece is not None:
+                    outputs, latest = self._parse(piece)
                     ahead = ahead.with_time(latest)
-                outputs = []
-            elif piece is not None:
-                outputs, latest = self._parse(piece)
-                ahead = ahead.with_time(latest)
-            else:
-                outputs = []
+            except InputError as error:
+                ahead, outputs = progress.set_aside(path), self._unusable(path, error)
             if not tracker.try_claim(ahead):
                 return
             yield from outputs
@@ -282,23 +290,38 @@ class _Watch(beam.DoFn):
         block = Block(piece.offset + skipped, bytearray(piece.data[skipped:]))
         return self._outputs(piece.path, text.parse(block), text.fields)
 
-    def _read_whole(self, piece: Piece) -> Iterator[tuple[Rows, tuple[str, ...]]]:
-        """The rows of a compressed, Parquet or Avro file."""
+    def _unusable(self, path: str, error: InputError) -> list[Any]:
+        """What is told of a file that is set aside; nothing of one that is gone."""
+        self._texts.pop(path, None)
+        try:
+            file_size(path)
+        except FileNotFoundError:
+            return []
+        _logger.warning("%s; it is set aside until it changes", error)
+        tally = {"records_read": 1, "unparseable": 1}
+        for name, number in tally.items():
+            Metrics.counter("hadabeam", name).inc(number)
+        letter = DeadLetter("unparseable", path, -1)
+        return [TaggedOutput(DEAD_LETTERS, letter), TaggedOutput(TALLIES, (None, None, tally))]
+
+    def _read_whole(self, piece: Piece) -> Iterator[tuple[Rows, tuple[str, ...], int]]:
+        """The rows of a compressed, Parquet or Avro file, and up to where its text was read."""
         format, compression = detect(piece.path, self._format)
         if format in ("parquet", "avro"):
             for split in plan_splits(piece.path, file_size(piece.path), format=format):
                 fields = self._fields_of(split)
                 for rows in read_split(split, fields, lambda rows: rows, threads=0):
-                    yield rows, fields
+                    yield rows, fields, 0
             return
         text = FollowedText.of(piece.path, self._format, self._fields_of)
         source = open_source(piece.path, compression)
         try:
-            start = skip_bytes(source, max(piece.offset, text.start))
-            for block in read_blocks(source, text.cutter, name=piece.path, offset=start):
-                yield text.parse(block), text.fields
+            end = skip_bytes(source, max(piece.offset, text.start))
+            for block in read_blocks(source, text.cutter, name=piece.path, offset=end):
+                end = block.offset + len(block.data)
+                yield text.parse(block), text.fields, end
             if source.damaged:
-                yield Rows([], np.zeros(0, np.int64), np.array([-1])), text.fields
+                yield Rows([], np.zeros(0, np.int64), np.array([-1])), text.fields, end
         finally:
             source.close()
 
@@ -327,8 +350,8 @@ class _Watch(beam.DoFn):
         return outputs, latest
 
 
-def _matched(patterns: Sequence[str]) -> list[str]:
-    """The files that the patterns match now.
+def _matched(patterns: Sequence[str], first: bool) -> list[str]:
+    """The files that the patterns match now; at the ``first`` look, warns of those without any.
 
     Raises:
       InputError: if a pattern is a folder.
@@ -341,7 +364,10 @@ def _matched(patterns: Sequence[str]) -> list[str]:
                 f"'{os.path.join(pattern, '*')}'"
             )
         if "://" not in pattern and os.path.isfile(pattern):  # even with a bracket in its name
-            found.append(pattern)
+            paths = [pattern]
         else:
-            found.extend(path for path, _ in list_files(pattern))
+            paths = [path for path, _ in list_files(pattern)]
+        if first and not paths:
+            _logger.warning("no file matches %s yet; waiting for one", pattern)
+        found.extend(paths)
     return found

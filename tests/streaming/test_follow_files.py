@@ -178,6 +178,132 @@ def test_compressed_file_is_read_whole_when_it_has_settled_and_known_by_its_text
     assert len(logs.whole) == 1
 
 
+def archive(path: Path, text: str, at: float) -> None:
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    os.utime(path, (at, at))
+
+
+def test_files_that_hold_the_same_line_are_all_read(logs):
+    read = []
+    for number in range(60):
+        write(logs.folder / f"r{number}.jsonl", f"line {number % 3}\n", logs.now)
+        read += logs.round()
+        if number == 30:  # one that was read is removed, and later the same line comes again
+            (logs.folder / "r0.jsonl").unlink()
+            assert logs.round() == []
+    assert sorted(read) == sorted(f"line {number % 3}" for number in range(60))
+
+
+def test_copy_beside_its_original_is_a_file_of_its_own(logs):
+    write(logs.folder / "a.log", "one\n")
+    assert logs.round() == ["one"]
+    shutil.copy(logs.folder / "a.log", logs.folder / "b.log")
+    assert logs.round() == ["one"]
+    write(logs.folder / "a.log", "two\n", NOW + 9)
+    write(logs.folder / "b.log", "three\n", NOW + 9)
+    assert logs.round() == ["two", "three"]
+
+
+def test_what_was_read_is_handed_on_to_one_name_only(logs):
+    write(logs.folder / "a.log", "one\n")
+    assert logs.round() == ["one"]
+    shutil.copy(logs.folder / "a.log", logs.folder / "b.log")
+    shutil.copy(logs.folder / "a.log", logs.folder / "c.log")
+    (logs.folder / "a.log").unlink()
+    assert logs.round() == ["one"]
+    assert logs.round() == []
+
+
+def test_copy_that_is_seen_before_the_log_is_cut_short_is_not_read_again(logs):
+    path = logs.folder / "a.log"
+    write(path, "one\ntwo\n")
+    assert logs.round() == ["one", "two"]
+    shutil.copy(path, logs.folder / "a.log.1")
+    assert logs.round() == []
+    path.write_text("three\n")
+    assert logs.round() == ["three"]
+    # Where the log stays, the copy is read after a while.
+    shutil.copy(path, logs.folder / "a.log.2")
+    found = [logs.round() for _ in range(7)]
+    assert sorted(found) == [[]] * 6 + [["three"]]
+
+
+def test_rotated_log_that_is_compressed_while_both_names_are_there(logs):
+    write(logs.folder / "a.log", "one\ntwo\n")
+    assert logs.round() == ["one", "two"]
+    (logs.folder / "a.log").rename(logs.folder / "a.log.1")
+    write(logs.folder / "a.log", "three\n", logs.now)
+    assert logs.round() == ["three"]
+    archive(logs.folder / "a.log.1.gz", "one\ntwo\n", logs.now)
+    assert logs.round() == []
+    (logs.folder / "a.log.1").unlink()
+    for _ in range(10):
+        assert logs.round() == []
+    # Nothing is behind what was read before.
+    assert logs.whole == [("a.log.1.gz", 8)]
+    (logs.folder / "a.log.1.gz").rename(logs.folder / "a.log.2.gz")
+    for _ in range(10):
+        assert logs.round() == []
+    assert len(logs.whole) == 1
+
+
+def test_file_that_was_read_whole_is_not_read_again_under_another_name_or_time(logs):
+    archive(logs.folder / "a.log.1.gz", "one\ntwo\n", NOW - 100)
+    (logs.folder / "b.parquet").write_bytes(b"PAR1" + b"x" * 100_000 + b"b")
+    os.utime(logs.folder / "b.parquet", (NOW - 90, NOW - 90))
+    logs.round()
+    assert [name for name, _ in logs.whole] == ["a.log.1.gz", "b.parquet"]
+    (logs.folder / "a.log.1.gz").rename(logs.folder / "a.log.2.gz")
+    archive(logs.folder / "a.log.1.gz", "three\n", logs.now)
+    (logs.folder / "b.parquet").rename(logs.folder / "c.parquet")
+    os.utime(logs.folder / "c.parquet", (NOW, NOW))
+    for _ in range(10):
+        logs.round()
+    assert logs.whole[2:] == [("a.log.1.gz", 0)]
+    os.utime(logs.folder / "a.log.2.gz", (NOW, NOW))
+    # One byte at the end makes a Parquet file another one.
+    (logs.folder / "b.parquet").write_bytes(b"PAR1" + b"x" * 100_000 + b"d")
+    os.utime(logs.folder / "b.parquet", (NOW, NOW))
+    logs.round()
+    assert logs.whole[3:] == [("b.parquet", 0)]
+
+
+def test_compressed_file_that_grows_goes_on_where_its_text_was_read_to(logs):
+    path = logs.folder / "a.log.gz"
+    archive(path, "one\n", NOW - 100)
+    logs.round()
+    logs.progress = logs.progress.with_offset(str(path), 4)  # as its reader found
+    with path.open("ab") as file:
+        file.write(gzip.compress(b"two\n"))
+    os.utime(path, (NOW - 50, NOW - 50))
+    logs.round()
+    assert logs.whole == [("a.log.gz", 0), ("a.log.gz", 4)]
+
+
+def test_watermark_stays_while_a_file_waits_to_be_read_whole(logs):
+    write(logs.folder / "new.log", "one\n")
+    archive(logs.folder / "old.log.gz", "two\n", NOW)
+    assert logs.round() == ["one"]
+    logs.progress = logs.progress.with_time(1_000_000)
+    assert logs.progress.watermark(0) is None
+    logs.now += follow.WHOLE_SECONDS
+    logs.round()
+    assert logs.whole == [("old.log.gz", 0)]
+    assert logs.progress.watermark(0) == 1_000_000
+
+
+def test_file_that_was_set_aside_is_left_until_it_has_changed_and_settled(logs):
+    path = logs.folder / "a.log"
+    write(path, "one\n")
+    logs.progress = look(Progress(), [str(path)], logs.now).set_aside(str(path))
+    assert logs.progress.todo == ()
+    assert logs.round() == []
+    write(path, "two\n", logs.now)
+    assert logs.round() == []
+    logs.now += follow.WHOLE_SECONDS
+    assert logs.round() == ["one", "two"]
+
+
 def test_record_without_an_end_is_an_error(logs, monkeypatch):
     monkeypatch.setattr(follow, "MAX_RECORD_BYTES", 1000)
     write(logs.folder / "a.log", "canary" * 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import os
@@ -19,13 +20,13 @@ from hadabeam.mechanisms import Domain, OneBitHadamard, ParameterError
 from hadabeam.testing import seeded_keys
 from hadabeam.transforms.encode import RecordEncoder
 from hadabeam.transforms.fields import RecordFields
-from hadabeam.transforms.follow import Progress, Task
+from hadabeam.transforms.follow import Progress, Task, look, take_piece
 from hadabeam.transforms.privatize import report_batch
 from hadabeam.transforms.randomness import ReportKeys
 from hadabeam.transforms.receive import ReceiveReports
 from hadabeam.transforms.records import DEAD_LETTERS, TALLIES, add_tallies, record_batch
 from hadabeam.transforms.reports import packed_rows, report_rows
-from hadabeam.transforms.watch import WatchRecords, _Provider, _Tracker
+from hadabeam.transforms.watch import WatchRecords, _Provider, _Tracker, _Watch
 
 FIELDS = RecordFields("user", "page", "time")
 
@@ -111,6 +112,75 @@ def test_every_format_is_followed_and_counted(tmp_path, monkeypatch):
         ("unparseable", "e.jsonl.gz"),
     ]
     assert "canary" not in repr(letters)
+
+
+def test_file_that_cannot_be_used_is_set_aside_and_told(tmp_path, caplog):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "a.jsonl").write_text(line("u1", "home", 10))
+    whole = tmp_path / "whole.parquet"
+    pq.write_table(pa.table({"user": ["u2"], "page": ["home"], "time": [70]}), whole)
+    (logs / "b.parquet").write_bytes(whole.read_bytes()[:-20])
+    (logs / "c.csv").write_text("time,user\n30,canary\n")
+    (logs / "d.jsonl").write_text(line("u3", "home", 40))
+    for path in logs.iterdir():
+        os.utime(path, (1e9, 1e9))
+    found = watch(
+        tmp_path / "out",
+        WatchRecords([str(logs / "*"), str(tmp_path / "none*")], FIELDS, stop_after=1, poll=0.1),
+    )
+    users = [user for batch, _ in found["None"] for user in batch.column("user").to_pylist()]
+    assert sorted(users) == ["u1", "u3"]
+    tally = add_tallies(tally for (_, _, tally), _ in found[TALLIES])
+    assert tally == {"records_read": 4, "unparseable": 2}
+    letters = [letter for letter, _ in found[DEAD_LETTERS]]
+    assert sorted((Path(letter.file).name, letter.position) for letter in letters) == [
+        ("b.parquet", -1),
+        ("c.csv", -1),
+    ]
+    told = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "hadabeam.transforms.watch" and record.levelname == "WARNING"
+    ]
+    assert len(told) == 3
+    assert told[0] == f"no file matches {tmp_path / 'none*'} yet; waiting for one"
+    assert all("set aside" in words for words in told[1:])
+    assert "canary" not in "".join(told)
+
+
+def test_compressed_and_parquet_files_under_new_names_are_read_once(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "a.log.1.gz").write_bytes(gzip.compress(line("u1", "home", 10).encode()))
+    pq.write_table(pa.table({"user": ["u2"], "page": ["home"], "time": [70]}), logs / "b.parquet")
+    for path in logs.iterdir():
+        os.utime(path, (1e9, 1e9))
+    step = _Watch(WatchRecords(str(logs / "*"), FIELDS))
+    step.setup()
+
+    def users(progress: Progress) -> tuple[Progress, list[str]]:
+        read = []
+        progress = look(progress, [str(path) for path in logs.iterdir()], 1.5e9)
+        while progress.todo:
+            progress, piece = take_piece(progress, step._cut, 64)
+            for rows, _, end in step._read_whole(piece):
+                read += rows.columns[0].to_pylist()
+                progress = progress.with_offset(piece.path, end)
+        return progress, read
+
+    progress, read = users(Progress())
+    assert sorted(read) == ["u1", "u2"]
+    (logs / "a.log.1.gz").rename(logs / "a.log.2.gz")
+    os.utime(logs / "b.parquet", (1.1e9, 1.1e9))
+    progress, read = users(progress)
+    assert read == []
+    # Compressed otherwise, and with a line more: that line only.
+    text = line("u1", "home", 10) + line("u3", "home", 20)
+    (logs / "a.log.2.gz").unlink()
+    (logs / "a.log.2.bz2").write_bytes(bz2.compress(text.encode()))
+    os.utime(logs / "a.log.2.bz2", (1.1e9, 1.1e9))
+    assert users(progress)[1] == ["u3"]
 
 
 def reports(oracle: OneBitHadamard, epoch: int) -> pa.RecordBatch:
