@@ -25,7 +25,8 @@ from ..mechanisms.errors import InputError, ParameterError
 from .blocks import Block, read_blocks
 from .extract import Extractor
 from .fields import RecordFields
-from .follow import Piece, Progress, file_size, look, take_piece
+from .file_identity import file_size
+from .follow import Piece, Progress, look, take_piece
 from .reading import read_split, skip_bytes
 from .records import DEAD_LETTERS, TALLIES, DeadLetter
 from .report_files import report_form, whole_numbers
@@ -48,10 +49,10 @@ _logger = logging.getLogger(__name__)
 class WatchRecords(beam.PTransform):
     """Reads the logs that a pattern matches, now and as they come.
 
-    Only whole lines are read, each once: a growing file goes on where it was; a
-    renamed or compressed one is known by its start, and so is a copy whose original was then cut
-    short (:mod:`hadabeam.transforms.follow`); one that was cut short or replaced is read from its
-    new start. A copy beside its original is a file of its own. Give a pattern that matches the
+    Only whole lines are read, each once: a growing file goes on where it was; a renamed or
+    compressed one is known by its start, and so is a copy whose original was then cut short
+    (:mod:`hadabeam.transforms.file_identity`); one that was cut short or replaced is read from
+    its new start. A copy beside its original is a file of its own. Give a pattern that matches the
     names that logs are rotated to, as ``'logs/access.log*'``, or the lines between the last look
     and the rotation are lost.
     Compressed files, Parquet and Avro are read when they have not changed for 5 s; the watermark
