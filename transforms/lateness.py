@@ -28,14 +28,17 @@ PLACE = struct.Struct(">qqI")
 #: The key of what belongs to a window as a whole.
 WINDOW = struct.Struct(">qq")
 
-#: This many ends are looked at one by one while nothing comes; then each step is four times
-#: the one before.
+#: So many ends of windows without a record are looked at one by one; then each step is four
+#: times the one before.
 SINGLE_STEPS = 16
 #: So many windows before the first record are looked at as well.
 LOOK_BACK = 8
 #: Where the watermark is known to be before anything is known.
 _UNKNOWN = -(2**62)
+#: The watermark as it is known, what the timer is set to, and steps without a record; then, as
+#: pairs, the first and last ends of the stretches of windows that have records.
 _STATE = struct.Struct("<qqq")
+_NOTHING = _UNKNOWN, END_OF_TIME, 0, np.zeros((0, 2), np.int64)
 
 
 class AssignWindows(beam.DoFn):
@@ -48,11 +51,12 @@ class AssignWindows(beam.DoFn):
 
     A window is closed when the watermark has passed its end by the allowed lateness. Beam
     tells a ``DoFn`` the watermark only by firing timers, so a timer walks from one end (or
-    closing) of a window to the next, whether or not there are records; after
-    :data:`SINGLE_STEPS` steps without a record the steps grow, until a record
-    comes. So it is known for every window that is at most so many windows behind the latest
-    news whether it is closed; of windows that nobody had a record in, in a longer gap, one
-    may be opened once more by a late record, and closes at once.
+    closing) of a window to the next, whether or not there are records. It stops at each end and
+    each closing of a window that a record was put into, however far the watermark moves at once:
+    such a window is never opened a second time. After :data:`SINGLE_STEPS` steps on
+    other windows the steps grow, up to the next window that has records. So where the
+    watermark rests in a longer gap, a window that nobody had a record in may be opened by a
+    late record, and closes at once.
 
     What is let in has the timestamp of the last moment of its window (or, if the window
     has ended, before its closing), so that nothing behind this step is late in Beam's sense,
@@ -81,7 +85,7 @@ class AssignWindows(beam.DoFn):
         batch = element[1]
         times = batch.column("event_time").to_numpy(zero_copy_only=False)
         state = cell.read()
-        watermark, due, misses = _STATE.unpack(state) if state else (_UNKNOWN, END_OF_TIME, 0)
+        watermark, due, misses, filled = _unpack(state) if state else _NOTHING
         earliest = int(times.min()) - (0 if state else LOOK_BACK * self._windowing.step)
         wanted = self._next(max(watermark, earliest))
         if watermark > _UNKNOWN and misses:
@@ -89,8 +93,10 @@ class AssignWindows(beam.DoFn):
         if wanted < due:
             due = wanted
             tick.set(windows.timestamp(due))
-        cell.write(_STATE.pack(watermark, due, 0))
-        for start, end in self._windowing.assign(times):
+        assigned = list(self._windowing.assign(times))
+        filled = self._fill(filled, [end for _, end in assigned], watermark)
+        cell.write(_STATE.pack(watermark, due, 0) + filled.tobytes())
+        for start, end in assigned:
             yield from self._place(batch, start, end, watermark)
 
     @on_timer(_TICK)
@@ -104,16 +110,46 @@ class AssignWindows(beam.DoFn):
         state = cell.read()
         if not state:
             return
-        watermark, _, misses = _STATE.unpack(state)
-        watermark = max(watermark, int(fired.micros))
-        misses += 1
+        before, _, misses, filled = _unpack(state)
+        watermark = max(before, int(fired.micros))
+        misses = 0 if self._stop(filled, before) <= watermark else misses + 1
+        filled = filled[filled[:, 1] + self._lateness > watermark]
         leap = 0
         if misses > SINGLE_STEPS:
             leap = self._windowing.step * 4 ** min(misses - SINGLE_STEPS, 30)
-        due = self._next(watermark + leap)
+        due = min(self._next(watermark + leap), self._stop(filled, watermark))
         if due < END_OF_TIME:
             tick.set(windows.timestamp(due))
-        cell.write(_STATE.pack(watermark, due, misses))
+        cell.write(_STATE.pack(watermark, due, misses) + filled.tobytes())
+
+    def _fill(self, filled: Array, ends: list[Array], watermark: int) -> Array:
+        """The stretches of ends, with those of further windows that are not closed."""
+        # Neighbours mostly share a window: sort only where it changes.
+        new = np.unique(
+            np.concatenate([end[np.flatnonzero(np.diff(end, prepend=end[0] - 1))] for end in ends])
+        )
+        new = new[(new + self._lateness > watermark) & (new < END_OF_TIME)]
+        if not len(new):
+            return filled
+        firsts, lasts = np.concatenate([filled, np.stack([new, new], axis=1)]).T
+        order = np.argsort(firsts, kind="stable")
+        firsts, lasts = firsts[order], np.maximum.accumulate(lasts[order])
+        # What single steps would pass over anyway need not be known apart.
+        apart = np.flatnonzero(firsts[1:] - lasts[:-1] > SINGLE_STEPS * self._windowing.step)
+        low, high = np.append(0, apart + 1), np.append(apart, len(firsts) - 1)
+        return np.stack([firsts[low], lasts[high]], axis=1)
+
+    def _stop(self, filled: Array, after: int) -> int:
+        """The first end or closing after a time that the walk must not pass over."""
+        found = END_OF_TIME
+        for delay in {0, self._lateness}:
+            ended = max(after - delay, START_OF_TIME)
+            place = int(np.searchsorted(filled[:, 1], ended, side="right"))
+            if place < len(filled):
+                first = int(filled[place, 0])
+                end = first if first > ended else self._windowing.next_end(ended)
+                found = min(found, end + delay)
+        return found
 
     def _next(self, after: int) -> int:
         """The first end or closing of a window after a time."""
@@ -150,6 +186,11 @@ class AssignWindows(beam.DoFn):
         for window, number in late.items():
             Metrics.counter("hadabeam", "late").inc(number)
             yield TaggedOutput(TALLIES, (*window, {"late": number}))
+
+
+def _unpack(state: bytes) -> tuple[int, int, int, Array]:
+    watermark, due, misses = _STATE.unpack_from(state)
+    return watermark, due, misses, np.frombuffer(state, "<i8", offset=_STATE.size).reshape(-1, 2)
 
 
 def shard_of(batch: pa.RecordBatch, shards: int) -> Array:
