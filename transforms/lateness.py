@@ -33,6 +33,10 @@ WINDOW = struct.Struct(">qq")
 SINGLE_STEPS = 16
 #: So many windows before the first record are looked at as well.
 LOOK_BACK = 8
+#: So much later than here (in microseconds; no runner tells shorter times apart) the steps behind
+#: forget a window: their watermark passes a closing only after the walk has come to it, and with
+#: it all that was let in before.
+AFTERWARDS = 1000
 #: Where the watermark is known to be before anything is known.
 _UNKNOWN = -(2**62)
 #: The watermark as it is known, what the timer is set to, and steps without a record; then, as

@@ -17,7 +17,7 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec
 from ..mechanisms.errors import InputError
 from ..mechanisms.oracle import Array, FrequencyOracle
 from . import windows
-from .lateness import PLACE, WINDOW, digests
+from .lateness import AFTERWARDS, PLACE, WINDOW, digests
 from .privatize import report_batch
 from .randomness import UserKeys
 from .records import TALLIES
@@ -94,7 +94,7 @@ class OnePerUser(beam.DoFn):
         if "user" in batch.schema.names:
             known = cell.read()
             if known is None:
-                close.set(windows.timestamp(end + self._lateness))
+                close.set(windows.timestamp(end + self._lateness + AFTERWARDS))
             seen = np.frombuffer(known or b"", "<u8")
             rows, seen = first_of_each(digests(batch), seen)
             if len(seen) > self._most_users:

@@ -16,7 +16,7 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec
 from ..mechanisms.oracle import Array, FrequencyOracle
 from . import windows
 from .count import count_batch, split_by_key
-from .lateness import WINDOW
+from .lateness import AFTERWARDS, WINDOW
 from .summary import iso
 
 #: When a pane is given out: before the watermark passes the window's end, as it does, after.
@@ -165,7 +165,7 @@ class FirePanes(beam.DoFn):
         if window is None:
             window = _Window()
             end_timer.set(windows.timestamp(end))
-            close_timer.set(windows.timestamp(end + self._lateness))
+            close_timer.set(windows.timestamp(end + self._lateness + AFTERWARDS))
         if reports.num_rows:
             self._add(window, reports)
         window.repeated += repeated

@@ -66,7 +66,7 @@ def test_a_late_file_after_a_backfill_of_days(run_stream, begin, oracle):
     stream = (
         begin()
         .add_elements([backfill(times, "log")])
-        # The greatest event time less half a minute: 26 October has just ended.
+        # The end of the third day: the second has been closed for long.
         .advance_watermark_to(first + 3 * 86_400)
         .add_elements([backfill([first + 86_400 + 60 * n for n in range(150)], "late file")])
         .advance_watermark_to(first + 5 * 86_400 - 30)
