@@ -102,11 +102,12 @@ def identify(
     Returns:
       The files whose content is nowhere now, the latest last.
     """
-    names = {item.path for item in asked}
+    heads = {item.path: item.head for item in asked}
     pool = list(gone)
+    earlier = len(pool)
     for path, seen in before.items():
         # A file that is changing may still hold what it held; one that was replaced does not.
-        moved = path not in files or path in names or files[path].inode != seen.inode
+        moved = path not in files or path in heads or files[path].inode != seen.inode
         if seen.covered and moved:
             pool.append(replace(seen, path=path, since=now))
     by_start: dict[tuple[int, bytes], list[int]] = {}
@@ -122,12 +123,13 @@ def identify(
                 old = pool[number]
                 inode = 0 != old.inode == file.inode
                 related = _rotated_from(item.path, old.path)
-                # Of what left before the file came, only what rotation may have made of it: the
-                # same content may come again.
-                grace = SETTLED_SECONDS if related else 0.0
-                late = old.since < file.since - grace
-                if not late or item.path == old.path or (related and inode):
-                    rank = (inode, item.path == old.path, covered, related, number)
+                # Of what left before, only what rotation may have made of it, or what comes back
+                # untouched: the same content may come again.
+                own = item.path == old.path
+                late = old.since < file.since - (SETTLED_SECONDS if related else 0.0)
+                back = related and (own or inode) and old.changed == file.changed
+                if number >= earlier or back or not (late or own):
+                    rank = (inode, own, covered, related, number)
                     pairs.append((rank, index, number))
     taken: dict[int, int] = {}
     used: set[int] = set()
@@ -137,10 +139,15 @@ def identify(
             used.add(number)
     for index, item in enumerate(asked):
         match = pool[taken[index]] if index in taken else None
-        files[item.path] = _continued(files, item, match, now)
+        files[item.path] = _continued(files, item, match)
+        if match is None and not item.whole and now - files[item.path].since < WHOLE_SECONDS:
+            # Logs are rotated by a copy, and cut short after it: who goes on is told by that.
+            waiting = _has_original(item, files, heads)
+            files[item.path] = replace(files[item.path], waiting=waiting)
     for number in used:
         owner = files.get(pool[number].path)
-        if pool[number].path not in names and owner is not None and owner.waiting:
+        here = number >= earlier and pool[number].path not in heads
+        if here and owner is not None and owner.waiting:
             # Its name holds something else, which is not known yet.
             blank = Seen(size=owner.size, changed=owner.changed, inode=owner.inode)
             files[pool[number].path] = replace(
@@ -150,11 +157,23 @@ def identify(
         seen
         for number, seen in enumerate(pool)
         if number not in used
-        and not (seen.path in files and seen.path not in names and seen.since == now)
+        and not (number >= earlier and seen.path in files and seen.path not in heads)
     ]
 
 
-def _continued(files: dict[str, Seen], item: Asked, old: Seen | None, now: float) -> Seen:
+def _has_original(item: Asked, files: dict[str, Seen], heads: dict[str, bytes]) -> bool:
+    """Whether a file looks like a copy of one that its name goes on from, and that is there."""
+    for at, letter in enumerate(item.path):
+        name = item.path[:at]
+        if letter in "-._" and name in files:
+            other = heads.get(name, b"")
+            both = min(len(other), len(item.head))
+            if files[name].is_start_of(item.head) or (both and other[:both] == item.head[:both]):
+                return True
+    return False
+
+
+def _continued(files: dict[str, Seen], item: Asked, old: Seen | None) -> Seen:
     """What is known of a file that goes on where ``old`` was, or is new."""
     file = files[item.path]
     known = Seen() if old is None else old
@@ -177,13 +196,6 @@ def _continued(files: dict[str, Seen], item: Asked, old: Seen | None, now: float
         # Cut short in place: what is written from here on is new.
         same = old.path == item.path and old.inode == file.inode
         return replace(found, offset=min(old.offset, file.size)) if same else found
-    if now - file.since < WHOLE_SECONDS and any(
-        item.path[:at] in files and files[item.path[:at]].is_start_of(item.head)
-        for at, letter in enumerate(item.path)
-        if letter in "-._"
-    ):
-        # Logs are rotated by a copy, and cut short after it: who goes on is told by that.
-        return replace(found, waiting=True)
     return found
 
 

@@ -194,6 +194,20 @@ def test_files_that_hold_the_same_line_are_all_read(logs):
     assert sorted(read) == sorted(f"line {number % 3}" for number in range(60))
 
 
+def test_content_that_comes_back_under_its_name_is_new_unless_the_file_is_untouched(logs):
+    path = logs.folder / "a.jsonl"
+    for number, text in enumerate(["one", "two", "one"]):
+        write(path, f"{text}\n", NOW + number, mode="w")
+        assert logs.round() == [text]
+    # A folder that cannot be seen for a while.
+    away = logs.folder.parent / f"{logs.folder.name}-away"
+    path.rename(away)
+    assert logs.round() == []
+    logs.now += 1000
+    away.rename(path)
+    assert logs.round() == []
+
+
 def test_copy_beside_its_original_is_a_file_of_its_own(logs):
     write(logs.folder / "a.log", "one\n")
     assert logs.round() == ["one"]
@@ -222,10 +236,16 @@ def test_copy_that_is_seen_before_the_log_is_cut_short_is_not_read_again(logs):
     assert logs.round() == []
     path.write_text("three\n")
     assert logs.round() == ["three"]
+    # Nor where log and copy are first seen together.
+    path.write_text("four\n")
+    shutil.copy(path, logs.folder / "a.log.0")
+    assert logs.round() == ["four"]
+    path.write_text("five\n")
+    assert logs.round() == ["five"]
     # Where the log stays, the copy is read after a while.
     shutil.copy(path, logs.folder / "a.log.2")
     found = [logs.round() for _ in range(7)]
-    assert sorted(found) == [[]] * 6 + [["three"]]
+    assert sorted(found) == [[]] * 6 + [["five"]]
 
 
 def test_rotated_log_that_is_compressed_while_both_names_are_there(logs):
@@ -266,6 +286,23 @@ def test_file_that_was_read_whole_is_not_read_again_under_another_name_or_time(l
     os.utime(logs.folder / "b.parquet", (NOW, NOW))
     logs.round()
     assert logs.whole[3:] == [("b.parquet", 0)]
+
+
+def test_memory_of_a_name_does_not_disturb_the_file_that_has_it_now(logs):
+    path = logs.folder / "a.log.1.gz"
+    archive(path, "one\n", NOW - 100)
+    logs.round()
+    path.unlink()
+    logs.round()
+    archive(path, "two\n", NOW - 50)
+    logs.round()
+    assert len(logs.whole) == 2
+    # The first text comes back elsewhere while the second's file is touched.
+    os.utime(path, (logs.now + 1, logs.now + 1))
+    archive(logs.folder / "a.log.2.gz", "one\n", NOW - 100)
+    for _ in range(10):
+        logs.round()
+    assert len(logs.whole) == 2
 
 
 def test_compressed_file_that_grows_goes_on_where_its_text_was_read_to(logs):
