@@ -13,11 +13,9 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
@@ -26,6 +24,7 @@ from .blocks import Block, read_blocks
 from .extract import Extractor
 from .fields import RecordFields
 from .file_identity import file_size
+from .folder_tracker import FolderProvider
 from .follow import Piece, Progress, look, take_piece
 from .reading import read_split, skip_bytes
 from .records import DEAD_LETTERS, TALLIES, DeadLetter
@@ -131,66 +130,7 @@ class WatchRecords(beam.PTransform):
         }
 
 
-class _Tracker(RestrictionTracker):
-    """Claims each piece by the progress that there is once it was read.
-
-    A split leaves nothing more to the bundle at hand, and the rest of the round, and all
-    rounds to come, to the next.
-    """
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._ended = False
-
-    def current_restriction(self) -> Progress:
-        return self._progress
-
-    def try_claim(self, position: Progress | None) -> bool:
-        """Claims what leads to ``position``; None claims the end of everything."""
-        if self._ended:
-            return False
-        if position is None:
-            self._ended = True
-        else:
-            self._progress = position
-        return True
-
-    def try_split(self, fraction_of_remainder: float) -> tuple[Progress, Progress] | None:
-        del fraction_of_remainder
-        if self._ended or self._progress.reading:
-            return None
-        self._ended = True
-        return replace(self._progress, todo=()), self._progress
-
-    def check_done(self) -> None:
-        if not self._ended:
-            raise ValueError("the folder source ended without a claim of its end")
-
-    def current_progress(self) -> RestrictionProgress:
-        done = 1.0 if self._ended else 0.0
-        return RestrictionProgress(completed=done, remaining=1.0 - done)
-
-    def is_bounded(self) -> bool:
-        return False
-
-
-class _Provider(RestrictionProvider):
-    def initial_restriction(self, element: tuple[str, ...]) -> Progress:
-        del element
-        return Progress()
-
-    def create_tracker(self, restriction: Progress) -> _Tracker:
-        return _Tracker(restriction)
-
-    def restriction_size(self, element: tuple[str, ...], restriction: Progress) -> float:
-        del element
-        return 1.0 + len(restriction.todo)
-
-    def truncate(self, element: tuple[str, ...], restriction: Progress) -> None:
-        """On a drain nothing more is read."""
-
-
-_TRACKER = beam.DoFn.RestrictionParam(_Provider())
+_TRACKER = beam.DoFn.RestrictionParam(FolderProvider())
 _WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
 
 

@@ -20,13 +20,14 @@ from hadabeam.mechanisms import Domain, OneBitHadamard, ParameterError
 from hadabeam.testing import seeded_keys
 from hadabeam.transforms.encode import RecordEncoder
 from hadabeam.transforms.fields import RecordFields
+from hadabeam.transforms.folder_tracker import FolderProvider, FolderTracker
 from hadabeam.transforms.follow import Progress, Task, look, take_piece
 from hadabeam.transforms.privatize import report_batch
 from hadabeam.transforms.randomness import ReportKeys
 from hadabeam.transforms.receive import ReceiveReports
 from hadabeam.transforms.records import DEAD_LETTERS, TALLIES, add_tallies, record_batch
 from hadabeam.transforms.reports import packed_rows, report_rows
-from hadabeam.transforms.watch import WatchRecords, _Provider, _Tracker, _Watch
+from hadabeam.transforms.watch import WatchRecords, _Watch
 
 FIELDS = RecordFields("user", "page", "time")
 
@@ -241,7 +242,7 @@ def test_reports_plain_and_packed_with_ids(tmp_path):
 
 
 def test_tracker_hands_on_all_that_was_not_claimed():
-    tracker = _Tracker(Progress(todo=(Task("a", 1), Task("b", 2))))
+    tracker = FolderTracker(Progress(todo=(Task("a", 1), Task("b", 2))))
     assert tracker.try_claim(Progress(todo=(Task("b", 2),)))
     assert not tracker.is_bounded()
     primary, residual = tracker.try_split(0.5)
@@ -251,16 +252,16 @@ def test_tracker_hands_on_all_that_was_not_claimed():
     tracker.check_done()
     assert tracker.try_split(0) is None
     # While a file is read that cannot be read in parts, nobody may split it off.
-    busy = _Tracker(Progress())
+    busy = FolderTracker(Progress())
     assert busy.try_claim(Progress(reading=True))
     assert busy.try_split(0) is None
     with pytest.raises(ValueError, match="without a claim"):
         busy.check_done()
     assert busy.try_claim(None)
     busy.check_done()
-    provider = _Provider()
+    provider = FolderProvider()
     assert provider.restriction_size((), residual) == 2.0
-    assert isinstance(provider.create_tracker(residual), _Tracker)
+    assert isinstance(provider.create_tracker(residual), FolderTracker)
 
 
 @pytest.mark.parametrize(
