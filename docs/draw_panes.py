@@ -23,7 +23,7 @@ from typing import NamedTuple
 from hadabeam.testing import seeded_key_files
 
 SIZE, EARLY, MAX_DELAY, LATENESS = 10, 2, 2, 10
-WIDTH, HEIGHT, LEFT, TOP = 860, 470, 76, 30
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 920, 486, 76, 30, 80, 86
 COLOURS = {"early": "#4c8bbf", "on_time": "#2e7d4f", "late": "#c26a1b"}
 
 
@@ -90,14 +90,14 @@ def run(folder: Path, prism: str | None) -> tuple[list[Mark], list[Mark], dict[s
 def draw(written: list[Mark], panes: list[Mark], dropped: dict[str, int]) -> str:
     """The picture as SVG."""
     last = 34.0
-    across = (WIDTH - LEFT - 20) / last
-    down = (HEIGHT - TOP - 70) / 30
+    across = (WIDTH - LEFT - RIGHT) / last
+    down = (HEIGHT - TOP - BOTTOM) / 30
 
     def x(at: float) -> float:
         return LEFT + at * across
 
     def y(event: float) -> float:
-        return HEIGHT - 70 - event * down
+        return HEIGHT - BOTTOM - event * down
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
@@ -107,20 +107,20 @@ def draw(written: list[Mark], panes: list[Mark], dropped: dict[str, int]) -> str
     for number in range(3):
         shade = "#f3f5f7" if number % 2 == 0 else "#e7ebef"
         parts.append(
-            f'<rect x="{LEFT}" y="{y((number + 1) * SIZE):.1f}" width="{WIDTH - LEFT - 20}" '
+            f'<rect x="{LEFT}" y="{y((number + 1) * SIZE):.1f}" width="{WIDTH - LEFT - RIGHT}" '
             f'height="{SIZE * down:.1f}" fill="{shade}"/>'
         )
     for second in range(0, 35, 5):
         parts.append(
-            f'<text x="{x(second):.1f}" y="{HEIGHT - 52}" text-anchor="middle">{second} s</text>'
+            f'<text x="{x(second):.1f}" y="{HEIGHT - 68}" text-anchor="middle">{second} s</text>'
         )
     for second in range(0, 31, 10):
         parts.append(
             f'<text x="{LEFT - 8}" y="{y(second) + 4:.1f}" text-anchor="end">{second} s</text>'
         )
-    parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 34}" text-anchor="middle">real time</text>')
+    parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 50}" text-anchor="middle">real time</text>')
     parts.append(
-        f'<text transform="translate(20 {HEIGHT / 2 - 20}) rotate(-90)" text-anchor="middle">'
+        f'<text transform="translate(20 {HEIGHT / 2 - 28}) rotate(-90)" text-anchor="middle">'
         "event time, in windows of ten seconds</text>"
     )
     # Of live logs the watermark is the clock less max_delay.
@@ -146,11 +146,12 @@ def draw(written: list[Mark], panes: list[Mark], dropped: dict[str, int]) -> str
             f"{mark.label.replace('_', ' ')}</text>"
         )
     late = dropped.get("late", 0)
-    parts.append(
-        f'<text x="{LEFT}" y="{HEIGHT - 10}">Each dot is a line of the log, each bar a pane and '
-        f"its reports: the whole window so far. {late} lines came after the closing of their "
-        "window, and were dropped and counted.</text>"
+    caption = (
+        "Each dot is a line of the log, each bar a pane and its reports: the whole window so far.",
+        f"{late} lines came after the closing of their window, and were dropped and counted.",
     )
+    for line, text in enumerate(caption):
+        parts.append(f'<text x="{LEFT}" y="{HEIGHT - 26 + 16 * line}">{text}</text>')
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
 
