@@ -12,6 +12,8 @@ from .prf import Prf
 
 Array = np.ndarray[Any, Any]
 
+#: With at least this many reports per usable column the ratio form estimates.
+RATIO_LOAD = 32
 _CHUNK = 1 << 16
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .coins import Coins, debias_factor, epsilon_of, flip_threshold, odds, truth_probability
-from .columns import assign_columns, check_columns, count_bits, whole_numbers
+from .columns import RATIO_LOAD, assign_columns, check_columns, count_bits, whole_numbers
 from .domain import Domain
 from .errors import InputError, ParameterError
 from .estimate import FrequencyEstimate, check_post
@@ -24,8 +24,6 @@ from .tails import exact_tails
 
 Array = np.ndarray[Any, Any]
 
-#: With at least this many reports per usable column the ratio form estimates.
-RATIO_LOAD = 32
 #: The exact channel is written out for domains up to this size.
 CHANNEL_LIMIT = 64
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .coins import Coins, debias_factor, epsilon_of, flip_threshold, odds, truth_probability
-from .columns import assign_columns, check_columns, count_bits
+from .columns import RATIO_LOAD, assign_columns, check_columns, count_bits
 from .domain import Domain
 from .errors import ParameterError
 from .estimate import FrequencyEstimate, check_post
@@ -31,8 +31,6 @@ from .tails import SMALL_COUNT, critical_count
 Array = np.ndarray[Any, Any]
 
 _SCRATCH = 64
-#: With at least this many reports per column the ratio form estimates.
-RATIO_LOAD = 32
 
 
 class _PublicCoin(FrequencyOracle):

@@ -16,12 +16,10 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
-from ..mechanisms.errors import ParameterError
 from ..mechanisms.oracle import Array, FrequencyOracle
 from ..schemas.avro import arrow_schema
 from . import windows
 from .count import split_by_key
-from .limit import WindowTally
 from .privatize import fixed_rows
 from .records import TALLIES
 
@@ -203,20 +201,3 @@ def keep_valid(oracle: FrequencyOracle, reports: ReportArrays) -> tuple[ReportAr
         ),
         refused,
     )
-
-
-def check_payload(oracle: FrequencyOracle, payload: pa.Array) -> Array | None:
-    """uint8[n, w] of a binary column whose rows all have the oracle's width, else None.
-
-    Raises:
-      ParameterError: if the oracle's reports have no payload.
-    """
-    width = oracle.payload_bytes
-    if not width:
-        raise ParameterError(f"reports of {oracle.name} have no payload")
-    return fixed_rows(payload.cast(pa.binary(width)))
-
-
-def tally_reports(window: tuple[int | None, int | None], number: int) -> WindowTally:
-    """A tally of reports that were counted."""
-    return (*window, {"reports": number})
