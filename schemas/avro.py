@@ -2,7 +2,8 @@
 
 The ``.avsc`` files are the one definition of every table that hadabeam writes. Record
 names are fixed (``hadabeam.Report``, ``hadabeam.PackedReports``, ``hadabeam.Estimate``,
-``hadabeam.Summary``), so that readers can resolve one version against another.
+``hadabeam.PublishedEstimate``, ``hadabeam.Summary``), so that readers can resolve one version
+against another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 #: The schemas there are.
-NAMES = ("report", "packed_reports", "estimate", "summary")
+NAMES = ("report", "packed_reports", "estimate", "published_estimate", "summary")
 
 _PRIMITIVES = {
     "boolean": pa.bool_(),

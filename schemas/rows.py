@@ -55,6 +55,26 @@ class EstimateRow(NamedTuple):
     detected: bool
 
 
+class PublishedEstimateRow(NamedTuple):
+    """The estimate of one value as it is sent out (``published_estimate.avsc``)."""
+
+    window_start: int | None
+    window_end: int | None
+    pane: str | None
+    key: str | None
+    value: str
+    raw: float
+    standard_error: float
+    low: float
+    high: float
+    frequency: float
+    count: float  # type: ignore[assignment]  # a column name, not tuple.count
+    detected: bool
+    collection: str
+    reports: int
+    pane_order: str
+
+
 class WindowSummaryRow(NamedTuple):
     """The numbers of one window of a batch job (``windows`` in ``summary.avsc``)."""
 
@@ -90,6 +110,7 @@ ROWS = {
     "report": ReportRow,
     "packed_reports": PackedReportsRow,
     "estimate": EstimateRow,
+    "published_estimate": PublishedEstimateRow,
     "summary": SummaryRow,
 }
 

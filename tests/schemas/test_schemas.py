@@ -23,6 +23,7 @@ FULL_NAMES = {
     "report": "hadabeam.Report",
     "packed_reports": "hadabeam.PackedReports",
     "estimate": "hadabeam.Estimate",
+    "published_estimate": "hadabeam.PublishedEstimate",
     "summary": "hadabeam.Summary",
 }
 EXAMPLES: dict[str, list[Any]] = {
@@ -37,6 +38,16 @@ EXAMPLES: dict[str, list[Any]] = {
     "estimate": [
         ROWS["estimate"](None, None, None, None, "a", -0.1, 0.2, -0.5, 0.3, 0.0, 0.0, False),
         ROWS["estimate"](0, 1, "early-0", "k", "ü", 0.1, 0.2, -0.3, 0.5, 0.1, 1.5, True),
+    ],
+    "published_estimate": [
+        ROWS["published_estimate"](
+            *(None, None, None, None, "a", -0.1, 0.2, -0.5, 0.3, 0.0, 0.0, False),
+            *("c" * 32, 7, "000000000007-batch-20250106T000000.000000Z"),
+        ),
+        ROWS["published_estimate"](
+            *(0, 1, "early-0", "k", "ü", 0.1, 0.2, -0.3, 0.5, 0.1, 1.5, True),
+            *("c" * 32, 15, "000000000015-early-000000"),
+        ),
     ],
     "summary": [
         ROWS["summary"](
@@ -109,6 +120,14 @@ def test_names_are_fixed_and_every_field_has_a_doc() -> None:
             assert field["doc"].endswith("."), field["name"]
 
 
+def test_a_published_estimate_begins_as_an_estimate() -> None:
+    estimate = load_schema("estimate")["fields"]
+    published = load_schema("published_estimate")["fields"]
+    assert published[: len(estimate)] == estimate
+    added = [field["name"] for field in published[len(estimate) :]]
+    assert added == ["collection", "reports", "pane_order"]
+
+
 def test_times_are_longs_with_timestamp_micros() -> None:
     times = [
         (name, field["name"], field["type"])
@@ -116,7 +135,7 @@ def test_times_are_longs_with_timestamp_micros() -> None:
         for field in record_fields(load_schema(name))
         if field["name"] in ("event_time", "window_start", "window_end")
     ]
-    assert len(times) == 8
+    assert len(times) == 10
     for _, _, kind in times:
         branch = kind[1] if isinstance(kind, list) else kind
         assert branch == {"type": "long", "logicalType": "timestamp-micros"}
