@@ -150,6 +150,24 @@ def option(text: str) -> tuple[str, str]:
     return name, value
 
 
+def message_schema(text: str) -> tuple[int | None, str]:
+    """A schema's file, ``FILE`` or ``ID=FILE``, as ``(id, file)``."""
+    match = re.fullmatch(r"(?:([0-9]{1,10})=)?(.+)", text, re.ASCII | re.DOTALL)
+    if match is None:
+        raise argparse.ArgumentTypeError("name a file with an Avro schema, e.g. visit.avsc")
+    return None if match[1] is None else int(match[1]), match[2]
+
+
+def files(text: str) -> str:
+    """A path or pattern of files; brokers are for streams."""
+    if text.startswith(("kafka:", "pubsub:")):
+        raise argparse.ArgumentTypeError(
+            f"{text} has no end, and this command reads all of its input first; "
+            "read it with hadabeam stream, or give files"
+        )
+    return text
+
+
 def folder(text: str) -> str:
     """A folder that output goes to, e.g. ``out/pages``. It may exist."""
     name = text.rstrip("/" + os.sep)

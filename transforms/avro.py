@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import fastavro
 import numpy as np
-import pyarrow as pa
 
 from ..mechanisms.errors import InputError
 from .avro_container import (
@@ -23,10 +22,9 @@ from .avro_container import (
     plan_blocks,
     read_header,
 )
-from .fields import Path, format_path, missing_field, parse_path
+from .avro_fields import AvroFields
 from .rows import Rows
 from .streams import open_source
-from .texts import canonical_scalar
 
 __all__ = ["MAGIC", "AvroReader", "Group", "plan_blocks"]
 
@@ -35,21 +33,6 @@ _logger = logging.getLogger(__name__)
 _ROWS = 1 << 15
 _BYTES = 4 << 20
 _COUNTED = 1 << 20  # a damaged block that claims more rows than this counts as one
-_ARROW = {
-    str: pa.string(),
-    int: pa.int64(),
-    float: pa.float64(),
-    bool: pa.bool_(),
-    bytes: pa.binary(),
-}
-_INSTANTS = {
-    "date": pa.date32(),
-    **{
-        f"{prefix}timestamp-{name}": pa.timestamp(unit, None if prefix else "UTC")
-        for prefix in ("", "local-")
-        for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
-    },
-}
 
 
 class Group(NamedTuple):
@@ -86,10 +69,9 @@ class AvroReader:
             self._header: Header = read_header(Stream(source), path)
         finally:
             source.close()
-        self._paths = [_resolve(path, self._header.schema, field) for field in fields]
-        # Instants are decoded as numbers: Python has no datetime for some of them.
-        self._schema, self._instants = _without_instants(self._header.schema)
-        self._reader_schema = _project(self._schema, {names[0] for names in self._paths})
+        self._fields = AvroFields(path, self._header.schema, fields)
+        self._schema = self._fields.schema
+        self._reader_schema = _project(self._schema, {names[0] for names in self._fields.paths})
         try:
             self._decode(0, b"")
         except DAMAGE:
@@ -147,18 +129,10 @@ class AvroReader:
             good = np.ones(total, bool)
         except DAMAGE:
             records, good = self._decode_each(group)
-        columns = [self._column(records, names) for names in self._paths]
+        columns = self._fields.columns(records)
         numbers = group.first_row + np.arange(total)
         lost = group.first_row + total + np.arange(group.lost)
         return Rows(columns, numbers[good], np.concatenate([numbers[~good], lost]))
-
-    def _column(self, records: list[Any], names: Path) -> pa.Array:
-        values = _values(records, names)
-        kind = self._instants.get(names[0]) if len(names) == 1 else None
-        if kind is None:
-            return _to_arrow(values)
-        width = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-        return pa.array(values, width).cast(kind)
 
     def _decode(self, rows: int, data: bytes) -> list[Any]:
         file = io.BytesIO(one_block(self._schema, rows, data))
@@ -184,25 +158,6 @@ def _plausible(rows: int) -> int:
     return rows if 0 < rows <= _COUNTED else 1
 
 
-def _without_instants(schema: Any) -> tuple[Any, dict[str, pa.DataType]]:
-    """The schema with plain numbers for top-level timestamps and dates, and their types."""
-    instants = {}
-    fields = []
-    for field in schema["fields"]:
-        branches = field["type"] if isinstance(field["type"], list) else [field["type"]]
-        values = [branch for branch in branches if branch != "null"]
-        only = values[0] if len(values) == 1 and isinstance(values[0], dict) else {}
-        kind = _INSTANTS.get(only.get("logicalType", ""))
-        if kind is not None and only.get("type") in ("int", "long"):
-            instants[field["name"]] = kind
-            plain = ["null" if branch == "null" else only["type"] for branch in branches]
-            # A union is encoded with the number of its branch, also a union of one.
-            union = isinstance(field["type"], list)
-            field = {"name": field["name"], "type": plain if union else plain[0]}
-        fields.append(field)
-    return {**schema, "fields": fields}, instants
-
-
 def _project(schema: Any, names: set[str]) -> Any:
     """The schema to decode with: of few fields among many these alone, else all.
 
@@ -216,29 +171,3 @@ def _project(schema: Any, names: set[str]) -> Any:
     except DAMAGE:
         return None  # a type that is needed is defined in a field that is not
     return reader
-
-
-def _values(records: list[Any], names: Path) -> list[Any]:
-    values = [record[names[0]] for record in records]
-    for name in names[1:]:
-        values = [value.get(name) if isinstance(value, dict) else None for value in values]
-    return values
-
-
-def _to_arrow(values: list[Any]) -> pa.Array:
-    kinds = set(map(type, values)) - {type(None)}
-    kind = _ARROW.get(next(iter(kinds))) if len(kinds) == 1 else None
-    if kind is not None:
-        return pa.array(values, kind)
-    return pa.array([canonical_scalar(value) for value in values], pa.string())
-
-
-def _resolve(path: str, schema: Any, field: str) -> Path:
-    """The names of a field. Only the first is checked: below it may be a union."""
-    if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
-        raise InputError(f"{path} holds no records with fields; write records to it")
-    existing = [item["name"] for item in schema["fields"]]
-    names = parse_path(field)
-    if names[0] not in existing:
-        raise missing_field(path, field, (format_path([name]) for name in existing))
-    return names

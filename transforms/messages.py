@@ -1,11 +1,11 @@
-"""Sources of messages: Kafka topics and Pub/Sub subscriptions, one JSON object a message."""
+"""Sources of messages: Kafka topics and Pub/Sub subscriptions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -16,16 +16,20 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from ..mechanisms.errors import ParameterError
+from .avro_messages import AvroMessages, MessageSchema
 from .extract import Extractor
-from .fields import RecordFields, parse_path
-from .jsonl import JsonlParser
-from .records import DEAD_LETTERS, TALLIES, DeadLetter
+from .fields import RecordFields
+from .json_messages import JsonMessages
+from .records import DEAD_LETTERS, TALLIES, DeadLetter, Tally, add_tallies
+from .report_messages import ReportMessages
 from .rows import Rows
 from .times import check_time_unit
+from .watch_text import report_rows_batch
 from .windows import timestamp
 
-#: Messages in a batch, at most.
+#: Messages in a batch, and their bytes, at most (but for the last message).
 BATCH_MESSAGES = 20_000
+BATCH_BYTES = 32 << 20
 #: The column of a message's own time, where no field tells it. No field has this name: it is
 #: never looked up in a message.
 _OWN_TIME = "message time"
@@ -44,9 +48,9 @@ class ReadMessages(beam.PTransform):
     """Reads messages from a broker as records, for as long as the job runs.
 
     Takes a pipeline; gives what ``WatchRecords`` gives: ``None``: a PCollection of record
-    batches with ``event_time``, ``TALLIES`` and ``DEAD_LETTERS``. A message that is no JSON
-    object, has no user or no valid time goes to the dead letters, without its content
-    unless that is asked for, and is not read again.
+    batches with ``event_time`` (or, where ``fields`` is None, of batches of reports), ``TALLIES``
+    and ``DEAD_LETTERS``. A message that cannot be parsed, has no user or no valid time goes to
+    the dead letters, without its content unless that is asked for, and is not read again.
 
     The watermark is the broker's: of Kafka, the time of the record read last in the partition
     that is farthest behind (the time now, where a partition is idle); of Pub/Sub, what the
@@ -55,9 +59,10 @@ class ReadMessages(beam.PTransform):
     Attributes:
       source: ``kafka:HOST:PORT[,HOST:PORT...]/TOPIC`` or
         ``pubsub:projects/PROJECT/subscriptions/NAME``.
-      fields: which fields make up a record. Without a time field, a record's time is its
-        message's: in Kafka the record's timestamp, in Pub/Sub that of ``timestamp_attribute``,
-        or of publication.
+      fields: which fields make up a record; None reads reports (:mod:`.report_messages`).
+        Without a time field, a record's time is its message's: in Kafka the record's
+        timestamp, in Pub/Sub that of ``timestamp_attribute``, or of publication.
+      schemas: of records in Avro (:mod:`.avro_messages`); without, messages are JSON objects.
       time_unit: of numbers in the time field.
       consumer_options: of Kafka's consumer, as ``{"group.id": "hadabeam"}``; over the defaults
         of reading from the earliest record on.
@@ -66,24 +71,36 @@ class ReadMessages(beam.PTransform):
       timestamp_attribute: of Pub/Sub, the attribute with a message's time.
       id_attribute: of Pub/Sub, the attribute by which a redelivered message is told (on
         Dataflow).
-      raw_dead_letters: whether dead letters carry the message itself.
+      raw_dead_letters: whether dead letters carry the message itself; of reports, only those
+        that cannot be parsed do.
+      id_field: of reports as JSON, the field with their id; None is ``report_id``.
 
     Raises:
       ParameterError: if the source has another form, or options do not belong to it.
+      InputError: if a schema lacks a field.
     """
 
     source: str
-    fields: RecordFields
+    fields: RecordFields | None
+    schemas: Sequence[MessageSchema] = ()
     time_unit: str = "auto"
     consumer_options: Mapping[str, str] = field(default_factory=dict)
     expansion_service: str | None = None
     timestamp_attribute: str | None = None
     id_attribute: str | None = None
     raw_dead_letters: bool = False
+    id_field: str | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
-        check_time_unit(self.time_unit)
+        self._parsing = ParseMessages(
+            self.fields,
+            self.source,
+            self.schemas,
+            self.time_unit,
+            self.raw_dead_letters,
+            self.id_field,
+        )
         self._kafka = _KAFKA.fullmatch(self.source)
         self._pubsub = _PUBSUB.fullmatch(self.source)
         if self._kafka is None and self._pubsub is None:
@@ -106,10 +123,7 @@ class ReadMessages(beam.PTransform):
                 id_label=self.id_attribute,
                 timestamp_attribute=self.timestamp_attribute,
             )
-        parsed = messages | "Parse" >> ParseMessages(
-            self.fields, self.source, self.time_unit, self.raw_dead_letters
-        )
-        found: dict[str | None, beam.PCollection] = parsed
+        found: dict[str | None, beam.PCollection] = messages | "Parse" >> self._parsing
         return found
 
     def _read_kafka(self, pipeline: Any, servers: str, topic: str) -> beam.PCollection:
@@ -137,28 +151,44 @@ def _value(record: tuple[bytes, bytes]) -> bytes:
 
 @dataclass
 class ParseMessages(beam.PTransform):
-    """Messages to record batches, dead letters and tallies; see :class:`ReadMessages`.
+    """Messages to batches, dead letters and tallies; see :class:`ReadMessages`.
 
-    Takes a PCollection of ``bytes``. What arrives in one bundle makes one batch, with the
-    timestamp of its earliest message, so that the watermark waits for it.
+    Takes a PCollection of ``bytes``. What arrives in one bundle makes one batch (of each schema),
+    with the timestamp of its earliest message, so that the watermark waits for it.
 
     Attributes:
-      fields: which fields make up a record.
+      fields: which fields make up a record; None reads reports.
       source: the name by which dead letters tell where they are from.
+      schemas: of records in Avro.
       time_unit: of numbers in the time field.
       raw: whether dead letters carry the message itself.
+      id_field: of reports as JSON.
     """
 
-    fields: RecordFields
+    fields: RecordFields | None
     source: str
+    schemas: Sequence[MessageSchema] = ()
     time_unit: str = "auto"
     raw: bool = False
+    id_field: str | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
+        check_time_unit(self.time_unit)
+        self.schemas = tuple(self.schemas)
+        if self.fields is None and self.schemas:
+            raise ParameterError("schemas are for records; those of reports are known")
+        if self.fields is not None and self.id_field is not None:
+            raise ParameterError("an id field is for reports")
+        self._parser()
+
+    def _parser(self) -> _RecordParser | _ReportParser:
+        if self.fields is None:
+            return _ReportParser(self.source, self.id_field)
+        return _RecordParser(self.fields, self.source, self.schemas, self.time_unit)
 
     def expand(self, messages: beam.PCollection) -> dict[str | None, beam.PCollection]:
-        parse = _Parse(self.fields, self.source, self.time_unit, self.raw)
+        parse = _Parse(self._parser, self.source, self.raw)
         found = messages | "Parse" >> beam.ParDo(parse).with_outputs(
             TALLIES, DEAD_LETTERS, main="batches"
         )
@@ -170,64 +200,104 @@ class ParseMessages(beam.PTransform):
         }
 
 
-class _Parse(beam.DoFn):
-    def __init__(self, fields: RecordFields, source: str, time_unit: str, raw: bool) -> None:
-        self._given = fields
+class _Parsed(NamedTuple):
+    """A batch; letters whose positions are numbers of messages; what was read and dropped."""
+
+    batch: pa.RecordBatch
+    letters: list[DeadLetter]
+    tally: Tally
+
+
+class _RecordParser:
+    """Messages to records."""
+
+    def __init__(
+        self, fields: RecordFields, source: str, schemas: Sequence[MessageSchema], unit: str
+    ) -> None:
+        given = fields.columns
         self._own_time = fields.time is None
         if self._own_time:
             fields = RecordFields(fields.user, fields.value, _OWN_TIME, fields.key)
-        self._fields = fields
+            unit = "us"
+        self._columns = fields.columns
+        self._parse = AvroMessages(schemas, given) if schemas else JsonMessages(given)
+        self._extract = Extractor(fields, source, unit)
+
+    def __call__(self, messages: list[bytes], times: list[int]) -> Iterator[_Parsed]:
+        for rows in self._parse(messages):
+            if self._own_time and rows.columns:
+                own = pa.array(np.array(times, np.int64)[rows.positions])
+                rows.columns.insert(self._columns.index(_OWN_TIME), own)
+            found = self._extract(rows)
+            yield _Parsed(found.records, found.dead_letters, found.tally)
+
+
+class _ReportParser:
+    """Messages to reports. Which of them count is decided later, as of those from files."""
+
+    def __init__(self, source: str, id_field: str | None) -> None:
         self._source = source
-        self._unit = "us" if self._own_time else time_unit
+        self._parse = ReportMessages(id_field)
+
+    def __call__(self, messages: list[bytes], times: list[int]) -> Iterator[_Parsed]:
+        for names, rows in self._parse(messages):
+            # A message's place in its bundle says nothing to anybody.
+            placeless = Rows(rows.columns, np.full(len(rows), -1), rows.bad_positions)
+            yield _Parsed(*report_rows_batch(self._source, placeless, names))
+
+
+class _Parse(beam.DoFn):
+    def __init__(
+        self, make: Callable[[], _RecordParser | _ReportParser], source: str, raw: bool
+    ) -> None:
+        self._make = make
+        self._source = source
         self._raw = raw
 
     def setup(self) -> None:
-        self._parser = JsonlParser([parse_path(name) for name in self._given.columns])
-        self._extract = Extractor(self._fields, self._source, self._unit)
+        self._parser = self._make()
 
     def start_bundle(self) -> None:
-        self._messages: list[tuple[int, bytes]] = []
+        self._clear()
 
-    def process(self, message: bytes, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
-        self._messages.append((int(time.micros), message))
-        if len(self._messages) >= BATCH_MESSAGES:
-            yield from self._flush()
+    def _clear(self) -> None:
+        self._messages: list[bytes] = []
+        self._times: list[int] = []
+        self._bytes = 0
+
+    def process(self, message: bytes, time: Any = beam.DoFn.TimestampParam) -> Any:
+        # No generator: that would be made for every message.
+        self._messages.append(message)
+        self._times.append(time.micros)
+        self._bytes += len(message)
+        if len(self._messages) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES:
+            return self._flush()
+        return None
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from self._flush()
 
     def _flush(self) -> Iterator[Any]:
-        messages, self._messages = self._messages, []
+        messages, times = self._messages, self._times
+        self._clear()
         if not messages:
             return
-        earliest = timestamp(min(time for time, _ in messages))
+        earliest = timestamp(min(times))
 
         def at(value: Any) -> WindowedValue:
             return WindowedValue(value, earliest, [GlobalWindow()])
 
-        rows, positions, bad = [], [], []
-        for number, (_, message) in enumerate(messages):
-            row = self._parser.read_line(message)
-            if row is None:
-                bad.append(number)
-            else:
-                rows.append(row)
-                positions.append(number)
-        columns = [
-            pa.array([row[place] for row in rows], pa.string())
-            for place in range(len(self._given.columns))
-        ]
-        if self._own_time:
-            own = pa.array([messages[number][0] for number in positions], pa.int64())
-            place = self._fields.columns.index(_OWN_TIME)
-            columns.insert(place, own)
-        found = self._extract(Rows(columns, np.array(positions, np.int64), np.array(bad, np.int64)))
-        for name, number in found.tally.items():
+        tallies = []
+        for found in self._parser(messages, times):
+            tallies.append(found.tally)
+            for letter in found.letters:
+                raw = messages[letter.position] if self._raw else None
+                letter = DeadLetter(letter.reason, self._source, -1, raw)
+                yield TaggedOutput(DEAD_LETTERS, at(letter))
+            if found.batch.num_rows:
+                yield at(found.batch)
+        tally = add_tallies(tallies)
+        for name, number in tally.items():
             Metrics.counter("hadabeam", name).inc(number)
-        yield TaggedOutput(TALLIES, at((None, None, found.tally)))
-        for letter in found.dead_letters:
-            # A message's place in its bundle says nothing to anybody.
-            raw = messages[letter.position][1] if self._raw else None
-            yield TaggedOutput(DEAD_LETTERS, at(DeadLetter(letter.reason, self._source, -1, raw)))
-        if found.records.num_rows:
-            yield at(found.records)
+        if tally:
+            yield TaggedOutput(TALLIES, at((None, None, tally)))

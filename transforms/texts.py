@@ -110,9 +110,25 @@ def _each_distinct(column: pa.Array) -> pa.Array:
         column = column.cast(pa.float64())
     coded = pc.dictionary_encode(column)
     texts = pa.array(
-        [canonical_scalar(value) for value in coded.dictionary.to_pylist()], pa.string()
+        [canonical_scalar(value) for value in _python_values(coded.dictionary)], pa.string()
     )
     return texts.take(coded.indices)
+
+
+def _python_values(column: pa.Array) -> list[object]:
+    """The values; None for a date or timestamp beyond the years that Python knows."""
+    try:
+        values: list[object] = column.to_pylist()
+    except (ValueError, OverflowError):
+        return [_python_value(value) for value in column]
+    return values
+
+
+def _python_value(value: pa.Scalar) -> object:
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _without_empty(texts: pa.Array) -> pa.Array:
