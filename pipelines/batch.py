@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import guard, job_flags, runner
+from . import guard, job_flags, runner, sinks
 from .flags import CommandParser
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ _EXAMPLES = """\
         --value_field status --domain codes.txt --epsilon 1 \\
         --time_field time --window day --output out/status
 
+  The same rows to a topic as well:
+    hadabeam batch ... --output out/pages --output kafka:localhost:9092/pages
+
   On two processes: add  --direct_num_workers 2 --direct_running_mode multi_processing
 """
 
@@ -49,6 +52,7 @@ def parser() -> CommandParser:
     job_flags.add_key_flags(found)
     job_flags.add_window_flags(found)
     job_flags.add_output_flags(found, "PREFIX-estimates.FORMAT")
+    sinks.add_sink_flags(found)
     job_flags.add_post_flag(found)
     job_flags.add_run_flags(found)
     return found
@@ -89,6 +93,7 @@ def build(
         | "ToGlobal" >> beam.WindowInto(beam.window.GlobalWindows())
     )
     tables | "WriteEstimates" >> WriteEstimates(args.output, args.output_format)
+    sinks.send_tables(tables, args, oracle.collection_id, keyed=keyed)
     write_run(
         args,
         oracle,

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import flag_types, guard, job_flags, runner
+from . import flag_types, guard, job_flags, runner, sinks
 from .flags import CommandParser
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def parser() -> CommandParser:
         "--input",
         required=True,
         action="append",
+        type=flag_types.files,
         metavar="PATTERN",
         help="files of reports, e.g. 'in/pages-reports-*'; may be given several times",
     )
@@ -68,6 +69,7 @@ def parser() -> CommandParser:
     job_flags.add_oracle_flags(found)
     job_flags.add_window_flags(found, ", as the reports were made with")
     job_flags.add_output_flags(found, "PREFIX-estimates.FORMAT")
+    sinks.add_sink_flags(found)
     job_flags.add_post_flag(found)
     found.add_argument(
         "--debug", action="store_true", help="show where in the program a failure came from"
@@ -114,6 +116,7 @@ def build(pipeline: beam.Pipeline, args: argparse.Namespace, oracle: FrequencyOr
         >> beam.Map(_table, oracle, args.post, windowing).with_output_types(EstimateTable)
     )
     tables | "WriteEstimates" >> WriteEstimates(args.output, args.output_format)
+    sinks.send_tables(tables, args, oracle.collection_id, keyed=per_key)
     tallies = read.tallies | "TallyRun" >> beam.Map(lambda tally: (None, None, tally))
     write_run(
         args,

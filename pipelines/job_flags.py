@@ -9,7 +9,7 @@ from ..mechanisms.domain import Domain
 from ..mechanisms.errors import InputError, ParameterError
 from ..mechanisms.oracle import FrequencyOracle
 from ..mechanisms.registry import ORACLES, make_oracle
-from . import flag_types
+from . import flag_types, sinks
 from .flags import CommandParser
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def add_log_flags(parser: CommandParser, reports: bool = False) -> None:
         "--input",
         required=True,
         action="append",
+        type=str if reports else flag_types.files,
         metavar="PATTERN",
         help="files of logs, e.g. 'logs/*.jsonl.gz' (quote the pattern); on any filesystem that "
         "Beam knows; may be given several times",
@@ -194,13 +195,12 @@ def add_window_flags(parser: CommandParser, needs: str = "; needs --time_field")
 def add_output_flags(parser: CommandParser, what: str) -> None:
     """Where the result goes."""
     group = parser.add_argument_group("what is written")
-    group.add_argument(
-        "--output",
-        required=True,
-        type=flag_types.prefix,
-        metavar="PREFIX",
-        help=f"writes {what}, PREFIX-summary.json, and PREFIX-dead-letters.jsonl "
-        "if records could not be used",
+    sinks.add_output(
+        group,
+        flag_types.prefix,
+        "PREFIX",
+        f"writes {what}, PREFIX-summary.json, and PREFIX-dead-letters.jsonl if records could not "
+        "be used",
     )
     group.add_argument(
         "--output_format", choices=OUTPUT_FORMATS, default="avro", help="default avro"
@@ -339,6 +339,7 @@ def parse_args(parser: CommandParser, argv: list[str] | None) -> tuple[Any, list
     args, beam_args = parse(given, parser)
     try:
         extras.check_paths(given)
+        sinks.settle(args)
     except ParameterError as error:
         parser.error(str(error))
     if beam_args or any("://" in word for word in given):

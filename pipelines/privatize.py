@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from . import guard, job_flags, runner
+from . import guard, job_flags, runner, sinks
 from .flags import CommandParser
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def parser() -> CommandParser:
     job_flags.add_key_flags(found)
     job_flags.add_window_flags(found)
     job_flags.add_output_flags(found, "PREFIX-reports-*.FORMAT")
+    sinks.add_sink_flags(found, reports=True)
     found.add_argument(
         "--packed",
         action="store_true",
@@ -71,6 +72,7 @@ def build(
     reports = logs.records | "Privatize" >> Privatize(oracle, keys, args.memo)
     rows = reports | "Format" >> FormatReports(oracle, args.packed)
     rows[None] | "WriteReports" >> WriteReports(args.output, args.output_format, packed=args.packed)
+    sinks.send(rows[None], args, "packed_reports" if args.packed else "report")
     counted = rows[TALLIES] | "ToGlobal" >> beam.WindowInto(beam.window.GlobalWindows())
     write_run(
         args,

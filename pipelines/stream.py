@@ -8,7 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..mechanisms.errors import ParameterError
-from . import guard, job_flags, runner
+from . import guard, job_flags, runner, sinks
+from .broker_source import check_messages, from_broker, read_messages
 from .stream_flags import parser
 
 if TYPE_CHECKING:
@@ -40,12 +41,12 @@ def build(
     """
     from ..transforms.watch import WatchRecords
 
-    if _from_broker(args):
-        messages = _read_messages(pipeline, args)
-        keyed = args.key_field is not None
-        publish(messages, args, oracle, keys, windowing, keyed=keyed, from_reports=False)
-        return
     reports = args.input_format == "reports"
+    keyed = args.per_key if reports else args.key_field is not None
+    if from_broker(args):
+        messages = read_messages(pipeline, args)
+        publish(messages, args, oracle, keys, windowing, keyed=keyed, from_reports=reports)
+        return
     source = pipeline | "Watch" >> WatchRecords(
         args.input,
         None if reports else job_flags.fields_of(args),
@@ -57,56 +58,7 @@ def build(
         raw_dead_letters=args.dead_letter_content,
         id_field=args.id_field,
     )
-    keyed = args.per_key if reports else args.key_field is not None
     publish(source, args, oracle, keys, windowing, keyed=keyed, from_reports=reports)
-
-
-def _read_messages(
-    pipeline: beam.Pipeline, args: argparse.Namespace
-) -> dict[str | None, beam.PCollection]:
-    from ..transforms.fields import RecordFields
-    from ..transforms.messages import ReadMessages
-
-    found: dict[str | None, beam.PCollection] = pipeline | "Receive" >> ReadMessages(
-        args.input[0],
-        RecordFields(args.user_field, args.value_field, args.time_field or None, args.key_field),
-        time_unit=args.time_unit,
-        consumer_options=dict(args.consumer_option),
-        expansion_service=args.kafka_expansion,
-        timestamp_attribute=args.timestamp_attribute,
-        id_attribute=args.id_attribute,
-        raw_dead_letters=args.dead_letter_content,
-    )
-    return found
-
-
-def _from_broker(args: argparse.Namespace) -> bool:
-    """Whether the job reads messages.
-
-    Raises:
-      ParameterError: if the flags do not fit together.
-    """
-    from ..transforms.messages import is_message_source
-    from . import extras
-
-    if not any(map(is_message_source, args.input)):
-        for name in ("consumer_option", "kafka_expansion", "timestamp_attribute", "id_attribute"):
-            if getattr(args, name):
-                raise ParameterError(f"--{name} is for --input kafka:... or pubsub:...")
-        return False
-    if len(args.input) > 1:
-        raise ParameterError("a broker is the only input of its job; give --input once")
-    if args.input_format not in ("auto", "jsonl"):
-        raise ParameterError(
-            "messages are JSON objects; leave --input_format out, or turn reports into files"
-        )
-    if args.stop_after is not None:
-        raise ParameterError(
-            "--stop_after is for files; a job that reads from a broker ends when it is cancelled"
-        )
-    if args.input[0].startswith("pubsub:"):
-        extras.need("pubsub: inputs", "google.cloud.pubsub", "gcp")
-    return True
 
 
 def publish(
@@ -161,6 +113,7 @@ def publish(
         args.output, args.output_format, keep_early=not args.drop_early
     )
     panes | "Announce" >> beam.Map(announce)
+    refused = sinks.send_panes(panes, args, oracle.collection_id)
     tallies = [part[TALLIES] for part in (source, found) if TALLIES in part]
     (
         tallies
@@ -169,7 +122,7 @@ def publish(
         | "WriteRunSummary"
         >> WriteRunSummary(args.output, oracle, estimates.epsilon_effective, args.memo)
     )
-    letters = [part[DEAD_LETTERS] for part in (source, found) if DEAD_LETTERS in part]
+    letters = [part[DEAD_LETTERS] for part in (source, found) if DEAD_LETTERS in part] + refused
     (
         letters
         | "AllDeadLetters" >> beam.Flatten()
@@ -247,7 +200,7 @@ def _check(args: argparse.Namespace) -> tuple[UserKeys | ReportKeys, Windowing]:
             raise ParameterError(f"--{given[0]} is for logs; reports need none")
         return ReportKeys(args.assignment_key), _windowing(args)
     missing = [name for name in fields if not getattr(args, name)]
-    if missing == ["time_field"] and _from_broker(args):
+    if missing == ["time_field"] and from_broker(args):
         # Messages have times of their own.
         missing = []
     if missing:
@@ -267,7 +220,7 @@ def _check(args: argparse.Namespace) -> tuple[UserKeys | ReportKeys, Windowing]:
 
 
 def _windowing(args: argparse.Namespace) -> Windowing:
-    if args.input_format == "reports" or (args.time_field is None and _from_broker(args)):
+    if args.input_format == "reports" or (args.time_field is None and from_broker(args)):
         args.time_field = ""
     windowing = job_flags.windowing_of(args)
     if windowing is None:
@@ -287,6 +240,7 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
 
     beam_args = streaming_args(beam_args)
     keys, windowing = _check(args)
+    check_messages(args)
     oracle = job_flags.oracle_of(args)
     if runner.runner_name(beam_args) == _PRISM:
         check_keys(args, keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import flag_types, job_flags
+from . import flag_types, job_flags, sinks
 from .flags import CommandParser
 
 _DESCRIPTION = """\
@@ -27,6 +27,10 @@ _EXAMPLES = """\
     hadabeam stream --input_format reports --input 'in/*.jsonl' --window 1h \\
         --domain pages.txt --epsilon 1 --output out/pages
 
+  Avro messages of a Kafka topic, whose schema has the id 7 in a registry:
+    hadabeam stream --input kafka:localhost:9092/visits --input_format avro \\
+        --message_schema 7=visit.avsc --user_field user --value_field page --window 1h ...
+
   For half a minute only: what was read by then is published as it stands.
     hadabeam stream ... --stop_after 30s
 
@@ -42,7 +46,7 @@ def parser() -> CommandParser:
         "--id_field",
         metavar="FIELD",
         help="of reports: the field with their id, by which a repeated one is told "
-        "(default report_id)",
+        "(default report_id, as always in Avro messages)",
     )
     found.add_argument(
         "--per_key", action="store_true", help="of reports: one table for each key that they have"
@@ -53,6 +57,7 @@ def parser() -> CommandParser:
     job_flags.add_window_flags(found)
     _add_time_flags(found)
     _add_output_flags(found)
+    sinks.add_sink_flags(found, streaming=True)
     job_flags.add_post_flag(found)
     _add_run_flags(found)
     return found
@@ -63,8 +68,19 @@ def _add_broker_flags(found: CommandParser) -> None:
         "reading from a broker",
         # Descriptions of groups are shown as they stand.
         "--input kafka:HOST:PORT/TOPIC or pubsub:projects/PROJECT/subscriptions/NAME\n"
-        "reads messages, a JSON object each. Without --time_field a record's time is its\n"
-        "message's.",
+        "reads messages: JSON objects, with --input_format avro Avro records, with\n"
+        "--input_format reports reports as JSON or Avro. Without --time_field a record's time is\n"
+        "its message's.",
+    )
+    group.add_argument(
+        "--message_schema",
+        action="append",
+        type=flag_types.message_schema,
+        default=[],
+        metavar="[ID=]FILE",
+        help="the schema (.avsc) of Avro messages; several times for several. Messages are told "
+        "apart by its fingerprint (Avro's single-object encoding), by its ID in a registry "
+        "(Confluent's framing), or, with one schema without ID, are bare data",
     )
     group.add_argument(
         "--consumer_option",
@@ -128,13 +144,11 @@ def _add_time_flags(found: CommandParser) -> None:
 
 def _add_output_flags(found: CommandParser) -> None:
     group = found.add_argument_group("what is written")
-    group.add_argument(
-        "--output",
-        required=True,
-        type=flag_types.folder,
-        metavar="PREFIX",
-        help="the folder for the windows' folders, summary.json (of the run so far) and "
-        "dead-letters/",
+    sinks.add_output(
+        group,
+        flag_types.folder,
+        "PREFIX",
+        "the folder for the windows' folders, summary.json (of the run so far) and dead-letters/",
     )
     group.add_argument(
         "--output_format", choices=job_flags.OUTPUT_FORMATS, default="avro", help="default avro"

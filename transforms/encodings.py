@@ -86,11 +86,7 @@ class TableEncoder:
           pyarrow.ArrowInvalid: if a value does not fit its column's type.
           KeyError: if a column is missing.
         """
-        if isinstance(table, pa.RecordBatch):
-            table = pa.Table.from_batches([table])
-        table = table.select(self._schema.names)
-        if not table.schema.equals(self._schema):
-            table = table.cast(self._schema)
+        table = conform(table, self._name)
         self.rows += table.num_rows
         rows = _GROUP_ROWS if self._format == "parquet" else _CHUNK_ROWS
         for piece in _pieces(table, rows):
@@ -111,7 +107,7 @@ class TableEncoder:
                 self._file, self._schema, compression="zstd", store_schema=True
             )
         elif self._format == "csv":
-            self._writer = pa.csv.CSVWriter(self._file, _as_text(first.slice(0, 0)).schema)
+            self._writer = pa.csv.CSVWriter(self._file, as_text(first.slice(0, 0)).schema)
         else:
             self._writer = self._file
 
@@ -121,13 +117,9 @@ class TableEncoder:
         elif self._format == "parquet":
             self._writer.write_table(piece, row_group_size=_GROUP_ROWS)
         elif self._format == "csv":
-            self._writer.write_table(_as_text(piece))
+            self._writer.write_table(as_text(piece))
         else:
-            lines = [
-                orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
-                for row in _dicts(_as_text(piece))
-            ]
-            self._file.write(b"".join(lines))
+            self._file.write(b"".join(line + b"\n" for line in json_rows(piece)))
 
     def close(self) -> None:
         """Writes what is still missing: headers of an empty table, the last block, a footer."""
@@ -149,13 +141,27 @@ class TableEncoder:
             self.close()
 
 
+def conform(table: pa.Table | pa.RecordBatch, schema: str) -> pa.Table:
+    """A table with exactly the columns of a schema; see :meth:`TableEncoder.write`."""
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    wanted = arrow_schema(schema)
+    table = table.select(wanted.names)
+    return table if table.schema.equals(wanted) else table.cast(wanted)
+
+
+def json_rows(table: pa.Table) -> Iterator[bytes]:
+    """The rows of a table as JSON objects, as lines of ``jsonl`` files but without their ends."""
+    return (orjson.dumps(row) for row in row_dicts(as_text(table)))
+
+
 def _pieces(table: pa.Table, rows: int) -> Iterator[pa.Table]:
     """The table in pieces of ``rows`` rows, each in one chunk, whatever its own chunks are."""
     for start in range(0, table.num_rows, rows):
         yield table.slice(start, rows).combine_chunks()
 
 
-def _dicts(table: pa.Table) -> Iterator[dict[str, Any]]:
+def row_dicts(table: pa.Table) -> Iterator[dict[str, Any]]:
     """The rows of a table; faster than ``to_pylist``."""
     names = table.column_names
     columns = [column.to_pylist() for column in table.columns]
@@ -170,12 +176,12 @@ def _sync_marker(name: str, first: pa.Table, rows: int) -> bytes:
     a block in two for readers that look for them.
     """
     digest = hashlib.sha256(f"hadabeam {name} {rows}\n".encode())
-    for row in _dicts(_as_text(first.slice(0, _MARKER_ROWS))):
+    for row in row_dicts(as_text(first.slice(0, _MARKER_ROWS))):
         digest.update(orjson.dumps(row))
     return digest.digest()[:16]
 
 
-def _as_text(table: pa.Table) -> pa.Table:
+def as_text(table: pa.Table) -> pa.Table:
     """Timestamps as ISO 8601, bytes as base64."""
     for index, field in enumerate(table.schema):
         convert: Callable[[Any], str]
