@@ -75,6 +75,13 @@ def waits(beam_args: Sequence[str]) -> bool:
     )
 
 
+def is_dry_run(beam_args: Sequence[str]) -> bool:
+    """Whether a job is only built and checked, so that nothing may be written."""
+    from apache_beam.options.pipeline_options import PipelineOptions, TestOptions
+
+    return bool(PipelineOptions(list(beam_args)).view_as(TestOptions).dry_run)
+
+
 def patient(beam_args: Sequence[str]) -> list[str]:
     """Beam's flags, and one that lets a job on Prism or Flink take its time.
 

@@ -245,7 +245,8 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     if runner.runner_name(beam_args) == _PRISM:
         check_keys(args, keys)
     keyed = args.per_key if args.input_format == "reports" else args.key_field is not None
-    claim_folder(args, oracle, keyed)
+    if not runner.is_dry_run(beam_args):
+        claim_folder(args, oracle, keyed)
     _note_download(beam_args)
     runner.run(lambda pipeline: build(pipeline, args, oracle, keys, windowing), beam_args)
     return 0
