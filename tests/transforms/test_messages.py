@@ -1,18 +1,26 @@
 """Messages become records, poison becomes dead letters, and nothing is lost between."""
 
+import io
 import json
 import pickle
 
 import apache_beam as beam
+import fastavro
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import TimestampedValue
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hadabeam.mechanisms.errors import ParameterError
-from hadabeam.transforms.fields import RecordFields
+from hadabeam.transforms.avro_messages import MessageSchema
+from hadabeam.transforms.fields import RecordFields, parse_path
+from hadabeam.transforms.json_messages import JsonMessages
+from hadabeam.transforms.jsonl import JsonlParser
 from hadabeam.transforms.messages import ParseMessages, ReadMessages
 from hadabeam.transforms.records import DEAD_LETTERS, TALLIES, add_tallies
+from hadabeam.transforms.texts import to_text
 
 CANARY = "canary-77"
 GOOD = [
@@ -100,6 +108,61 @@ def test_a_bad_time_is_a_dead_letter_with_its_content_if_asked(parse):
     _, letters, tally = parse(RecordFields("user", "page", "at"), [(1, message)], raw=True)
     assert [(letter.reason, letter.raw) for letter in letters] == [("bad_time", message)]
     assert tally == {"records_read": 1, "bad_time": 1}
+
+
+def test_avro_records_with_the_times_of_their_messages(parse):
+    schemas = []
+    for name, user in (("Old", "long"), ("New", "string")):
+        fields = [{"name": "user", "type": user}, {"name": "page", "type": "string"}]
+        text = json.dumps({"type": "record", "name": name, "fields": fields})
+        schemas.append(MessageSchema(f"{name}.avsc", text, len(schemas)))
+    messages = []
+    for number in range(40):
+        schema = schemas[number % 2]
+        out = io.BytesIO()
+        user = [number, f"u{number}"][number % 2]
+        parsed = fastavro.parse_schema(schema.schema)
+        fastavro.schemaless_writer(out, parsed, {"user": user, "page": "a"})
+        messages.append((100 + number, bytes([0, 0, 0, 0, schema.id]) + out.getvalue()))
+    messages.append((300, b"\0\0\0\0\2" + CANARY.encode()))
+    records, letters, tally = parse(RecordFields("user", "page"), messages, schemas=schemas)
+    assert {row["user"]: row["event_time"] for row in records} == {
+        ["", "u"][number % 2] + str(number): (100 + number) * 1_000_000 for number in range(40)
+    }
+    assert [letter.reason for letter in letters] == ["unparseable"]
+    assert tally == {"records_read": 41, "unparseable": 1}
+
+
+TEXT = st.text('ab\n \ue000"', max_size=4)
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), TEXT, st.just({"x": [1]}))
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=20),
+            st.builds(
+                lambda row, indent: json.dumps(row, indent=indent).encode(),
+                st.dictionaries(st.sampled_from(["user", "a", "page"]), VALUES),
+                st.sampled_from([None, 0, 1]),
+            ),
+            st.sampled_from([*BAD, b'{"user": "a" 1}', b' {"user": 1}\r\n', b'{}\n{"user": 2}']),
+        ),
+        min_size=10,
+        max_size=60,
+    )
+)
+def test_json_messages_of_a_bundle_do_not_mind_each_other(messages):
+    fields = ("user", "page", "a.x")
+    alone = JsonlParser([parse_path(name) for name in fields])
+    expected = {number: alone.read_line(message) for number, message in enumerate(messages)}
+    found = {}
+    for rows in JsonMessages(fields)(messages):
+        texts = [to_text(column).to_pylist() for column in rows.columns]
+        places = rows.positions.tolist()
+        found.update(zip(places, map(list, zip(*texts, strict=True)), strict=bool(texts)))
+        found.update(dict.fromkeys(rows.bad_positions.tolist()))
+    assert found == expected
 
 
 @pytest.mark.parametrize(
