@@ -1,0 +1,358 @@
+"""Rows in real topics: what a job sends is what its files hold, and the greatest order holds."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from engines import PATIENCE, finish, hadabeam, installed, reach
+from made_logs import jsonl, visits
+
+from hadabeam.schemas.avro import load_schema
+from hadabeam.transforms.single_object import fingerprint, unframe
+from hadabeam.transforms.write_panes import current_panes
+
+pytestmark = pytest.mark.engines
+
+#: The start of an hour that has passed.
+HOUR = 1_700_002_800
+
+
+class Kafka:
+    """The broker, and topics of the test's own."""
+
+    def __init__(self) -> None:
+        env = reach("kafka")
+        self._client = installed("confluent_kafka", "engines")
+        self.servers = env["HADABEAM_KAFKA"]
+        self.flags = ["--kafka_expansion", env["HADABEAM_KAFKA_EXPANSION"]]
+
+    def topic(self, name: str) -> str:
+        return f"{name}-{uuid.uuid4().hex[:8]}"
+
+    def name(self, topic: str) -> str:
+        return f"kafka:{self.servers}/{topic}"
+
+    def send(self, topic: str, messages: list[tuple[bytes, float]]) -> None:
+        producer = self._client.Producer({"bootstrap.servers": self.servers})
+        for message, at in messages:
+            producer.produce(topic, message, timestamp=int(at * 1000))
+        assert producer.flush(60) == 0
+
+    def read(self, topic: str) -> list[tuple[bytes | None, bytes]]:
+        """Keys and values of all messages that are in a topic now."""
+        settings = {"bootstrap.servers": self.servers, "group.id": uuid.uuid4().hex}
+        consumer = self._client.Consumer(settings)
+        try:
+            found: list[tuple[bytes | None, bytes]] = []
+            known = consumer.list_topics(timeout=60).topics
+            if topic not in known:
+                return found
+            for number in known[topic].partitions:
+                partition = self._client.TopicPartition(topic, number)
+                low, high = consumer.get_watermark_offsets(partition, timeout=60)
+                partition.offset = low
+                consumer.assign([partition])
+                at = low
+                deadline = time.monotonic() + 60
+                while at < high and time.monotonic() < deadline:
+                    message = consumer.poll(1)
+                    if message is not None:
+                        assert not message.error(), message.error()
+                        found.append((message.key(), message.value()))
+                        at = message.offset() + 1
+                assert at >= high, f"{topic} could not be read to its end"
+            return found
+        finally:
+            consumer.close()
+
+
+@pytest.fixture
+def kafka() -> Kafka:
+    """The broker."""
+    return Kafka()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three weeks of records, as a file."""
+    path = tmp_path / "log.jsonl"
+    path.write_text(jsonl(visits(3000, 1000)))
+    return path
+
+
+def lines(path: Path | str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def estimates(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with the fields of an estimate, in an order of their own."""
+    names = [field["name"] for field in load_schema("estimate")["fields"]]
+    return sorted(({name: row[name] for name in names} for row in rows), key=json.dumps)
+
+
+def holding(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a consumer keeps: of rows of a window, key and value that of the greatest order."""
+    kept: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        place = tuple(row[name] for name in ("window_start", "window_end", "key", "value"))
+        if place not in kept or row["pane_order"] > kept[place]["pane_order"]:
+            kept[place] = row
+    return list(kept.values())
+
+
+@pytest.mark.parametrize("format", ["json", "avro"])
+def test_a_batch_jobs_table(
+    kafka: Kafka, job_flags: list[str], log: Path, tmp_path: Path, format: str
+) -> None:
+    topic = kafka.topic("batch")
+    out = tmp_path / "out"
+    hadabeam(
+        *("batch", "--input", log, *job_flags, "--key_field", "country", *kafka.flags),
+        *("--output", out, "--output_format", "jsonl", "--output", kafka.name(topic)),
+        *("--message_format", format, "--producer_option", "compression.type=zstd"),
+    )
+    found = kafka.read(topic)
+    rows = [decode(value, "published_estimate", format) for _, value in found]
+    table = lines(f"{out}-estimates.jsonl")
+    assert len(found) == len(table) > 0
+    if format == "json":
+        assert estimates(rows) == estimates(table)
+        keys = [[row[n] for n in ("window_start", "window_end", "key", "value")] for row in rows]
+        assert [json.loads(key or b"") for key, _ in found] == keys
+    else:
+        assert sorted(row["raw"] for row in rows) == sorted(row["raw"] for row in table)
+    assert len({row["pane_order"].split("-")[2] for row in rows}) == 1
+    summary = json.loads(Path(f"{out}-summary.json").read_text())
+    assert {row["collection"] for row in rows} == {summary["collection"]}
+    windows = {row["window_start"]: row["reports"] for row in rows}
+    assert sum(windows.values()) == summary["reports"]
+
+
+def decode(message: bytes, schema: str, format: str) -> dict[str, Any]:
+    if format == "json":
+        return dict(json.loads(message))
+    found = unframe(message)
+    assert found is not None
+    assert found[0] == fingerprint(load_schema(schema))
+    row = fastavro.schemaless_reader(io.BytesIO(found[1]), load_schema(schema))
+    assert isinstance(row, dict)
+    return row
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_reports_and_what_the_collector_makes_of_them(
+    kafka: Kafka, job_flags: list[str], log: Path, tmp_path: Path, packed: bool
+) -> None:
+    topic = kafka.topic("reports")
+    out = tmp_path / "out"
+    hadabeam(
+        *("privatize", "--input", log, *job_flags, *kafka.flags, *(["--packed"] * packed)),
+        *("--output", out, "--output_format", "jsonl", "--output", kafka.name(topic)),
+    )
+    found = kafka.read(topic)
+    rows = [json.loads(value) for _, value in found]
+    written = [row for path in tmp_path.glob("out-reports-*") for row in lines(path)]
+    if packed:
+        assert sorted(rows, key=json.dumps) == sorted(written, key=json.dumps)
+    else:
+        assert {key for key, _ in found} == {None}
+        assert len({row["report_id"] for row in rows}) == len(rows)
+        plain = [{**row, "report_id": None} for row in rows]
+        assert sorted(plain, key=json.dumps) == sorted(written, key=json.dumps)
+    sent = tmp_path / "sent.jsonl"
+    sent.write_bytes(b"".join(value + b"\n" for _, value in found))
+    places = [tmp_path / "files", tmp_path / "topic"]
+    rest = [flag for flag in job_flags if not flag.endswith("coin.key") and flag != "--coin_key"]
+    for name in ("--user_field", "--value_field", "--time_field", "--assignment_key"):
+        at = rest.index(name)
+        del rest[at : at + 2]
+    for place, source in zip(places, (f"{out}-reports-*", str(sent)), strict=True):
+        hadabeam("estimate", "--input", source, *rest, "--output", place)
+    tables = [Path(f"{place}-estimates.avro").read_bytes() for place in places]
+    assert tables[0] == tables[1]
+
+
+def records(number: int) -> list[tuple[bytes, float]]:
+    """Records of three hours, and one much later that closes their windows."""
+    found = []
+    for user in range(number):
+        at = HOUR + user % 3 * 3600 + user % 50
+        record = {"user": f"u{user}", "page": f"/page/{user % 30}", "time": at}
+        found.append((json.dumps(record).encode(), at))
+    late = HOUR + 30 * 3600
+    last = {"user": "last", "page": "/page/1", "time": late}
+    return [*sorted(found, key=lambda item: item[1]), (json.dumps(last).encode(), late)]
+
+
+@pytest.fixture
+def prism() -> list[str]:
+    """The flags of Beam's runner that streams."""
+    place = os.environ.get("HADABEAM_PRISM")
+    if place is None:
+        message = "set HADABEAM_PRISM=$(deploy/cluster install prism)"
+        if os.environ.get("HADABEAM_ENGINES") == "required":
+            pytest.fail(message)
+        pytest.skip(message)
+    return ["--prism_location", place, "--environment_type", "LOOPBACK"]
+
+
+def hourly(job_flags: list[str]) -> list[str]:
+    flags = list(job_flags)
+    flags[flags.index("--window") + 1] = "1h"
+    return flags
+
+
+def await_panes(out: Path, job: Any, read: Any, number: int) -> list[dict[str, Any]]:
+    """Waits until the panes that hold are in a topic; returns all rows that are there."""
+    deadline = time.monotonic() + PATIENCE
+    rows: list[dict[str, Any]] = []
+    while time.monotonic() < deadline and job.poll() is None:
+        panes = current_panes(str(out))
+        written = {Path(path).stem for path in panes.values()}
+        closed = [name for name in written if "-on_time-" in name]
+        if len(closed) >= 3 and sum(int(name[:12]) for name in written) >= number:
+            rows += read()
+            if {Path(path).stem for path in panes.values()} <= {r["pane_order"] for r in rows}:
+                return rows
+        time.sleep(1)
+    raise AssertionError(f"{current_panes(str(out))}, {len(rows)} rows")
+
+
+def stop(job: Any) -> None:
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=60)
+
+
+def held(out: Path, panes: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    """The rows of the files that hold."""
+    paths = (panes or current_panes(str(out))).values()
+    return [row for path in paths for row in lines(path)]
+
+
+def test_a_stream_from_topic_to_topic(
+    kafka: Kafka, prism: list[str], job_flags: list[str], tmp_path: Path
+) -> None:
+    source, topic = kafka.topic("visits"), kafka.topic("pages")
+    out = tmp_path / "out"
+    job = hadabeam(
+        *("stream", "--input", kafka.name(source), *hourly(job_flags), *kafka.flags, *prism),
+        *("--output", out, "--output_format", "jsonl", "--output", kafka.name(topic)),
+        *("--early", "2s", "--allowed_lateness", "2d"),
+        wait=False,
+    )
+    try:
+        kafka.send(source, records(90)[:-1])
+        # A partition that has nothing new holds nothing up; one message in each tells the time.
+        late = records(0)[-1]
+        for _ in range(8):
+            kafka.send(source, [late])
+        rows = await_panes(out, job, lambda: [json.loads(v) for _, v in kafka.read(topic)], 91)
+        panes = current_panes(str(out))
+        assert estimates(holding(rows)) == estimates(held(out, panes))
+        orders = {row["pane_order"] for row in rows}
+        names = {path.stem for path in out.glob("*_*/*.jsonl")}
+        # A pane's rows follow its files.
+        assert orders <= names
+    finally:
+        stop(job)
+
+
+class PubSub:
+    """The server for tests, and a topic with a subscription."""
+
+    def __init__(self, name: str) -> None:
+        client = installed("google.cloud.pubsub_v1", "gcp")
+        self._publisher, self._subscriber = client.PublisherClient(), client.SubscriberClient()
+        unique = f"{name}-{uuid.uuid4().hex[:8]}"
+        self.topic = self._publisher.topic_path("test-project", unique)
+        self.subscription = self._subscriber.subscription_path("test-project", unique)
+        self._publisher.create_topic(name=self.topic)
+        self._subscriber.create_subscription(name=self.subscription, topic=self.topic)
+
+    def send(self, messages: list[tuple[bytes, float]]) -> None:
+        for message, at in messages:
+            self._publisher.publish(self.topic, message, at=str(int(at * 1000))).result(30)
+
+    def read(self) -> list[tuple[dict[str, str], bytes]]:
+        """Attributes and data of the messages that wait."""
+        found: list[tuple[dict[str, str], bytes]] = []
+        for _ in range(100):
+            answer = self._subscriber.pull(
+                subscription=self.subscription, max_messages=1000, return_immediately=True
+            )
+            if not answer.received_messages:
+                break
+            ids = [message.ack_id for message in answer.received_messages]
+            self._subscriber.acknowledge(subscription=self.subscription, ack_ids=ids)
+            found += [
+                (dict(message.message.attributes), message.message.data)
+                for message in answer.received_messages
+            ]
+        return found
+
+
+@pytest.fixture
+def pubsub(monkeypatch: pytest.MonkeyPatch) -> type[PubSub]:
+    """Makes topics on Google's server for tests."""
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", reach("pubsub")["PUBSUB_EMULATOR_HOST"])
+    return PubSub
+
+
+def check_attributes(found: list[tuple[dict[str, str], bytes]]) -> list[dict[str, Any]]:
+    """The rows; their attributes say the same."""
+    rows = []
+    for attributes, data in found:
+        row = json.loads(data)
+        names = ("window_start", "window_end", "key", "pane_order", "collection")
+        assert attributes == {name: row[name] for name in names if row[name] is not None}
+        rows.append(row)
+    return rows
+
+
+def test_a_batch_jobs_table_by_pubsub(
+    pubsub: type[PubSub], job_flags: list[str], log: Path, tmp_path: Path
+) -> None:
+    topic = pubsub("batch")
+    out = tmp_path / "out"
+    hadabeam(
+        *("batch", "--input", log, *job_flags, "--key_field", "country"),
+        *("--output", out, "--output_format", "jsonl", "--output", f"pubsub:{topic.topic}"),
+    )
+    rows = check_attributes(topic.read())
+    assert estimates(rows) == estimates(lines(f"{out}-estimates.jsonl"))
+    assert rows
+
+
+@pytest.mark.parametrize("runner", ["PrismRunner", "BundleBasedDirectRunner"])
+def test_a_streams_panes_by_pubsub(
+    pubsub: type[PubSub],
+    job_flags: list[str],
+    tmp_path: Path,
+    runner: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    topic = pubsub("panes")
+    out = tmp_path / "out"
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "log.jsonl").write_bytes(b"".join(record + b"\n" for record, _ in records(90)))
+    more = request.getfixturevalue("prism") if runner == "PrismRunner" else []
+    job = hadabeam(
+        *("stream", "--input", f"{logs}/*", *hourly(job_flags), "--runner", runner, *more),
+        *("--output", out, "--output_format", "jsonl", "--output", f"pubsub:{topic.topic}"),
+        *("--early", "2s", "--allowed_lateness", "2d", "--stop_after", "20s"),
+        wait=False,
+    )
+    finish(job)
+    rows = check_attributes(topic.read())
+    assert estimates(holding(rows)) == estimates(held(out))
+    assert sum(int(order[:12]) for order in {row["pane_order"] for row in holding(rows)}) == 91
