@@ -27,6 +27,15 @@ def versions() -> dict[str, str]:
 
 
 VERSIONS = versions()
+#: What the emulator of BigQuery has DuckDB load.
+_DUCKDB_EXTENSIONS = ("icu", "ducklake", "spatial")
+_INSTALL_EXTENSIONS = """
+import importlib, pathlib, sys, duckdb
+for name in sys.argv[1:]:
+    package = pathlib.Path(importlib.import_module(f"duckdb_extension_{name}").__file__).parent
+    (path,) = package.glob(f"extensions/*/{name}.duckdb_extension")
+    duckdb.execute(f"INSTALL '{path}'")
+"""
 
 
 class Installs:
@@ -99,6 +108,26 @@ class Installs:
         # Scripts of a virtual environment hold its path; python -m does not mind a rename.
         return self._made("emulators", packages, make) / "venv/bin/python"
 
+    def bigquery(self) -> Path:
+        """A folder with the emulator of BigQuery: ``venv``, and ``home`` with what DuckDB loads."""
+        duckdb = VERSIONS["DUCKDB_VERSION"]
+        packages = [
+            f"local-bigquery=={VERSIONS['LOCAL_BIGQUERY_VERSION']}",
+            f"duckdb=={duckdb}",
+            *(f"duckdb-extension-{name}=={duckdb}" for name in _DUCKDB_EXTENSIONS),
+        ]
+
+        def make(folder: Path, log: Path) -> None:
+            run([_python313(), "-m", "venv", str(folder / "venv")], log, folder)
+            python = str(folder / "venv/bin/python")
+            run([python, "-m", "pip", "install", "--quiet", *packages], log, folder)
+            (folder / "home").mkdir()
+            # DuckDB would download its extensions, from a server of its own.
+            home = {"HOME": str(folder / "home")}
+            run([python, "-c", _INSTALL_EXTENSIONS, *_DUCKDB_EXTENSIONS], log, folder, home)
+
+        return self._made("bigquery", [*packages, _INSTALL_EXTENSIONS], make)
+
     def _maven(self, name: str, pom: Path) -> Path:
         def make(folder: Path, log: Path) -> None:
             shutil.copy(pom, folder)
@@ -149,3 +178,23 @@ def run(
         )
     if done.returncode:
         raise ClusterError(f"{' '.join(command[:2])} failed; see {log}\n{tail(log)}")
+
+
+def _python313() -> str:
+    """A Python 3.13, which the emulator of BigQuery needs.
+
+    Raises:
+      ClusterError: if none is found; says how to name one.
+    """
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    found = [sys.executable, "python3.13", *map(str, sorted(pyenv.glob("3.13.*/bin/python")))]
+    named = os.environ.get("HADABEAM_PYTHON313")
+    for python in [named] if named else found:
+        # A shim of pyenv is on the PATH and may yet run nothing.
+        check = [python, "-c", "import sys; sys.exit(sys.version_info[:2] != (3, 13))"]
+        if shutil.which(python) and not subprocess.run(check, capture_output=True).returncode:
+            return python
+    raise ClusterError(
+        "the emulator of BigQuery needs Python 3.13; put python3.13 on the PATH, or name one with "
+        "HADABEAM_PYTHON313"
+    )

@@ -101,7 +101,7 @@ def _status(cluster: Cluster, services: list[str]) -> int:
         for name in SERVICES[service]:
             pid = cluster.processes.pid(name)
             complete = complete and pid is not None
-            print(f"{service:8}{name:22}{pid or 'down'}")
+            print(f"{service:10}{name:22}{pid or 'down'}")
     return 0 if complete else 1
 
 
@@ -120,6 +120,7 @@ def _install(cluster: Cluster, programs: list[str]) -> int:
         "kafka": ["kafka", "kafka_expansion"],
         "gcs": ["emulators"],
         "s3": ["emulators"],
+        "bigquery": ["bigquery", "emulators"],
     }
     for program in programs:
         for name in needs.get(program, [program]):

@@ -105,6 +105,8 @@ PORTS = {
     "PUBSUB": 18085,
     "GCS": 18023,
     "S3": 18024,
+    "BIGQUERY": 18025,
+    "BIGQUERY_GCS": 18026,
 }
 
 
@@ -290,6 +292,35 @@ class Cluster:
         self.processes.wait("s3", lambda: listening(port), 60)
         return {"HADABEAM_S3": f"http://127.0.0.1:{port}"}
 
+    def bigquery(self) -> dict[str, str]:
+        """An emulator of BigQuery, and a bucket store on the disk that it loads files from."""
+        port, store = self._port("BIGQUERY", "bigquery"), self._port("BIGQUERY_GCS", "bigquery-gcs")
+        installed, objects = self.installs.bigquery(), self.state / "bigquery-objects"
+        module = ["-m", "gcp_storage_emulator", "start", "--host=127.0.0.1", f"--port={store}"]
+        self.processes.start(
+            "bigquery-gcs",
+            [str(self.installs.emulators()), *module],
+            {"STORAGE_BASE": str(self.state), "STORAGE_DIR": objects.name},
+        )
+        program = "from local_bigquery.cli import main; main()"
+        flags = ["--host=127.0.0.1", f"--port={port}", "--grpc-port=0"]
+        self.processes.start(
+            "bigquery",
+            [str(installed / "venv/bin/python"), "-c", program, *flags],
+            {
+                "HOME": str(installed / "home"),
+                "DATA_DIR": str(self.state / "bigquery"),
+                # It reads gs:// files where the bucket store keeps them.
+                "GCS_LOCAL_ROOT": str(objects),
+            },
+        )
+        self.processes.wait("bigquery-gcs", lambda: listening(store), 60)
+        self.processes.wait("bigquery", lambda: listening(port), 120)
+        return {
+            "HADABEAM_BIGQUERY": f"http://127.0.0.1:{port}",
+            "HADABEAM_BIGQUERY_GCS": f"http://127.0.0.1:{store}",
+        }
+
 
 #: Service to the processes that it consists of, in the order they are stopped.
 SERVICES = {
@@ -302,4 +333,5 @@ SERVICES = {
     "pubsub": ["pubsub"],
     "gcs": ["gcs"],
     "s3": ["s3"],
+    "bigquery": ["bigquery", "bigquery-gcs"],
 }
