@@ -46,6 +46,11 @@ def is_local(beam_args: Sequence[str]) -> bool:
     return runner_name(beam_args).lower() in _LOCAL
 
 
+def is_flink(beam_args: Sequence[str]) -> bool:
+    """Whether a job goes to Flink, through a job server."""
+    return runner_name(beam_args).lower() == "flinkrunner"
+
+
 def choose(options: PipelineOptions) -> PipelineRunner | str:
     """The runner for ``beam.Pipeline(runner=...)``."""
     from apache_beam.options.pipeline_options import StandardOptions
@@ -117,7 +122,7 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
 
     options = PipelineOptions(patient(beam_args))
     local = is_local(beam_args)
-    on_flink = runner_name(beam_args).lower() == "flinkrunner"
+    on_flink = is_flink(beam_args)
     if on_flink:
         from . import flink_jobs
 

@@ -162,6 +162,11 @@ def streaming_args(beam_args: list[str]) -> list[str]:
         # Prism of Beam 2.77 splits bundles of stateful steps when a machine is busy, and may then
         # work on one key twice at a time: updates are lost.
         found.append("--experiments=prism_disable_sdf_split")
+    if runner.is_flink(beam_args):
+        # What a stage has given out and not yet sent is otherwise kept in its checkpoint by the
+        # number of the output. Each submission numbers outputs anew: restored from a
+        # savepoint, the elements of one would come out of another.
+        found.append("--finish_bundle_before_checkpointing")
     # In front, since flags may end in a bare -- and what follows it.
     return runner.patient([*found, *beam_args])
 

@@ -93,5 +93,12 @@ def test_prism_is_the_runner_and_never_splits_stateful_bundles():
     assert "--experiments=prism_disable_sdf_split" in found
     # Beam's own default ends a stream after five minutes.
     assert any(arg.startswith("--job_server_timeout=") for arg in found)
-    given = ["--runner=FlinkRunner", "--streaming", "--job_server_timeout=60"]
+    given = ["--runner=PortableRunner", "--streaming", "--job_server_timeout=60"]
     assert stream.streaming_args(given) == given
+
+
+def test_flink_keeps_no_output_in_its_checkpoints():
+    given = ["--runner=FlinkRunner", "--streaming", "--", "--savepoint_path=x"]
+    found = stream.streaming_args(given)
+    flag = "--finish_bundle_before_checkpointing"
+    assert flag in found[: found.index("--")]
