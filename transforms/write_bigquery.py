@@ -135,7 +135,7 @@ class WriteBigQuery(beam.PTransform):
             return letters
         name = f"bigquery:{self._name.project}.{self._name.dataset}.{self._name.table}"
         return found.failed_rows_with_errors | "Refused" >> beam.Map(
-            _dead_letter, name
+            refused_row, name
         ).with_output_types(DeadLetter)
 
     def _sink(self, pipeline: Any) -> Any:
@@ -225,7 +225,13 @@ def _json_number(number: float | None) -> float | str | None:
     return "Infinity" if number > 0 else "-Infinity"
 
 
-def _dead_letter(failed: tuple[Any, dict[str, Any], Any], name: str) -> DeadLetter:
+def refused_row(failed: tuple[Any, dict[str, Any], Any], name: str) -> DeadLetter:
+    """A row that BigQuery did not take as a dead letter.
+
+    Args:
+      failed: destination, row and errors, as Beam gives them.
+      name: of the table.
+    """
     _, row, errors = failed
     Metrics.counter("hadabeam", REFUSED).inc()
     raw = orjson.dumps({"row": row, "errors": errors}, default=str)

@@ -107,6 +107,19 @@ def test_a_streaming_job(flags: list[str], tmp_path: Path, monkeypatch: pytest.M
     _assert_staged_and_secret(proto, tmp_path)
 
 
+@pytest.mark.parametrize("command", ["batch", "stream"])
+def test_rows_to_bigquery(
+    flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    outputs = ["--output", "gs://gone/out/pages", "--output", "bigquery:test-project.stats.pages"]
+    proto = build(monkeypatch, [command, *flags, *outputs])
+    names = [step.unique_name for step in proto.components.transforms.values()]
+    loads = [name for name in names if "TriggerLoadJobs" in name]
+    inserts = [name for name in names if "StreamInsertRows" in name]
+    assert (bool(loads), bool(inserts)) == (command == "batch", command == "stream")
+    _assert_staged_and_secret(proto, tmp_path)
+
+
 def _assert_staged_and_secret(proto: beam_runner_api_pb2.Pipeline, tmp_path: Path) -> None:
     environments = proto.components.environments.values()
     staged = [
