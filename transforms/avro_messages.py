@@ -146,6 +146,7 @@ class _Decoder:
         file = io.BytesIO(message)
         file.seek(start)
         try:
+            # Of all fields: of those that a projection skips fastavro does not check the length.
             record = fastavro.schemaless_reader(file, self._schema, None)
         except Exception:
             # Damaged bytes end in any error: of lengths, branches, texts, times.

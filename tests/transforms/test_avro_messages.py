@@ -236,6 +236,14 @@ def test_a_record_is_all_of_its_message(extra: bytes, cut: int) -> None:
     assert (found[0] is not None) == (damaged == datum)
 
 
+def test_fields_that_are_not_read_are_whole_too() -> None:
+    wide = record("Wide", user="string", **{f"f{number}": "string" for number in range(30)})
+    datum = encode(wide, {name["name"]: "text" for name in wide["fields"]})
+    parser = AvroMessages([schema(wide)], ["user"])
+    cut = [datum[:-size] for size in (1, 3, 4, 5, 7)]
+    assert parse(parser, [datum, *cut]) == {0: ("text",)} | dict.fromkeys(range(1, 6))
+
+
 def test_lengths_that_no_message_has_take_no_memory() -> None:
     many = record(
         "Many",
