@@ -38,7 +38,8 @@ class DeadLetter(NamedTuple):
     """A record that could not be used. Never its content, unless ``raw`` was asked for.
 
     Attributes:
-      reason: one of :data:`READING_REASONS` or :data:`REPORT_REASONS`.
+      reason: one of :data:`READING_REASONS` or :data:`REPORT_REASONS`; of a row of a table (which
+        ``raw`` holds always) why a sink did not take it.
       file: the file it came from, or "" where records did not come from files.
       position: the byte offset of the record in (decompressed) text, or its row number
         from 0 in Parquet and Avro; -1 where there is none.
