@@ -283,9 +283,14 @@ def test_a_batch_jobs_rows_are_those_of_its_file(
     assert as_estimates(database.rows(f"SELECT * FROM `{table}`")) == expected(written)
 
 
-def test_a_streams_view_is_its_current_files(
-    database: Database, job_flags: list[str], tmp_path: Path
-) -> None:
+def stream(
+    database: Database, job_flags: list[str], tmp_path: Path, fields: list[dict[str, str]]
+) -> tuple[str, Path]:
+    """Runs ``hadabeam stream`` on made logs; gives its table and its folder.
+
+    The table is there before, with these fields: of two workers that make a table BigQuery tells
+    the second one that it is there; the emulator fails then.
+    """
     from google.cloud.bigquery import SchemaField, Table
 
     place = os.environ.get("HADABEAM_PRISM")
@@ -297,16 +302,40 @@ def test_a_streams_view_is_its_current_files(
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "log.jsonl").write_text(jsonl(sorted(visits(2000, 700), key=lambda row: row["time"])))
-    table, out = f"{database.dataset}.pages", str(tmp_path / "out")
-    # Of two workers that make a table BigQuery tells the second one that it is there; the emulator
-    # fails then.
-    fields = map(SchemaField.from_api_repr, bigquery_fields("published_estimate"))
-    database.client.create_table(Table(table, list(fields)))
+    table, out = f"{database.dataset}.pages", tmp_path / "out"
+    database.client.create_table(Table(table, list(map(SchemaField.from_api_repr, fields))))
     command = ["stream", "--input", str(logs / "*"), *job_flags, "--stop_after", "5s"]
-    command += ["--output", out, "--output_format", "parquet", "--output", f"bigquery:{table}"]
+    command += ["--output", str(out), "--output_format", "parquet"]
+    command += ["--output", f"bigquery:{table}"]
     command += ["--prism_location", place, "--environment_type", "LOOPBACK"]
     assert main(command) == 0
-    panes = [pq.read_table(path) for path in current_panes(out).values()]
+    return table, out
+
+
+def test_a_streams_view_is_its_current_files(
+    database: Database, job_flags: list[str], tmp_path: Path
+) -> None:
+    fields = bigquery_fields("published_estimate")
+    table, out = stream(database, job_flags, tmp_path, fields)
+    panes = [pq.read_table(path) for path in current_panes(str(out)).values()]
     assert len(panes) >= 3
-    assert not list(Path(out).glob("dead-letters/*"))
+    assert not list(out.glob("dead-letters/*"))
     assert as_estimates(latest(database, table)) == expected(*panes)
+
+
+def test_a_streams_refused_rows_are_among_its_dead_letters(
+    database: Database, job_flags: list[str], tmp_path: Path
+) -> None:
+    fields = bigquery_fields("published_estimate")[:-1]
+    table, out = stream(database, job_flags, tmp_path, fields)
+    assert database.rows(f"SELECT * FROM `{table}`") == []
+    letters = [
+        json.loads(line)
+        for path in out.glob("dead-letters/*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    refused = [letter for letter in letters if letter["reason"] == "refused_by_bigquery"]
+    rows = [json.loads(letter["raw"])["row"] for letter in refused]
+    written = [pq.read_table(path) for path in out.glob("*/*.parquet")]
+    assert len(rows) == sum(pane.num_rows for pane in written) > 0
+    assert {row["value"] for row in rows} == set(written[0]["value"].to_pylist())
