@@ -34,6 +34,11 @@ PATIENCE = 10.0
 _OURS = re.compile(r"\b(InputError|ParameterError): (.*)")
 _STEP = re.compile(r"\s*\[while running (['\"])(.*?)\1\]")
 _TYPE_LINE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)): ?(.*)$", re.M)
+#: What Beam says of a load of rows that failed. They are published rows, so it may be shown.
+_REFUSED_LOAD = re.compile(
+    r"BigQuery job \S+ failed\. Error Result: <ErrorProto\b.*?\bmessage: (['\"])(.*?)\1\s",
+    re.DOTALL,
+)
 
 
 class Interrupted(BaseException):
@@ -108,6 +113,9 @@ def explain(error: BaseException) -> tuple[str, int]:
     if ours is not None:
         return ours
     text = str(error)
+    refused = _REFUSED_LOAD.search(text)
+    if refused is not None:
+        return f"BigQuery did not load the rows: {refused.group(2)}", FAILED
     step = _STEP.search(text)
     if step is None and "Traceback (most recent call last)" not in text:
         # Not from a worker: a runner that cannot be reached, a flag that Beam refuses.

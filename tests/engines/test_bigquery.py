@@ -216,13 +216,17 @@ def test_what_a_stream_may_not_insert_is_a_dead_letter(database: Database, tmp_p
     assert database.rows(f"SELECT * FROM `{table}`") == []
 
 
-def test_a_load_that_does_not_fit_fails_the_job(database: Database, tmp_path: Path) -> None:
+def test_a_load_that_does_not_fit_fails_the_job(
+    database: Database, job_flags: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log.jsonl").write_text(jsonl(visits(500, 300)))
     table = f"{database.dataset}.narrow"
     database.rows(f"CREATE TABLE `{table}` (value INT64)")
-    tables = [estimates("000000000100-batch-1", [0.5])]
-    sink = WriteBigQuery(table, False, partition="none")
-    with pytest.raises(RuntimeError, match=r"BigQuery job .* failed|does not match"):
-        write(database, tables, sink, tmp_path / "letters")
+    command = ["batch", "--input", str(tmp_path / "log.jsonl"), *job_flags, *database.flags]
+    command += ["--output", str(tmp_path / "out"), "--output", f"bigquery:{table}"]
+    assert main(command) == 1
+    message = capfd.readouterr().err
+    assert "BigQuery did not load the rows: Provided Schema does not match" in message
     assert database.rows(f"SELECT * FROM `{table}`") == []
 
 
