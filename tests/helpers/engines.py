@@ -132,6 +132,12 @@ class Flink:
         raise AssertionError("no task of the job is running")
 
 
+def all_run(job: dict[str, Any]) -> bool:
+    """Whether all tasks of a job run, by what the cluster tells of it."""
+    tasks = sum(vertex["tasks"]["RUNNING"] for vertex in job["vertices"])
+    return job["state"] == "RUNNING" and tasks >= len(job["vertices"])
+
+
 def process_id(name: str) -> int:
     """The id of a process that ``deploy/cluster status`` lists."""
     for line in cluster("status").stdout.splitlines():
