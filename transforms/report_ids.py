@@ -14,9 +14,9 @@ _BYTES = 16
 class AddReportIds(beam.PTransform):
     """Gives each report a random ``report_id`` that stays its own when it is sent again.
 
-    Ids are drawn before a reshuffle. Where a runner keeps what went through it, a bundle that is tried
-    again after it has the same ids; a runner that begins anew before it draws others. Ids depend on
-    nothing: neither on the user nor on the report.
+    Ids are drawn before a reshuffle. Where a runner keeps what went through it, a bundle that is
+    tried again after it has the same ids; a runner that begins anew before it draws others. Ids
+    depend on nothing: neither on the user nor on the report.
 
     Input: PCollection[pyarrow.RecordBatch] with the columns of ``report.avsc``. Output: the same.
     """

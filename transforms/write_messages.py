@@ -48,8 +48,8 @@ class WriteMessages(beam.PTransform):
 
     Takes a PCollection of ``pyarrow.Table`` or ``RecordBatch`` with the columns of the schema.
     Each row is sent at least once: a bundle that is tried again sends its rows again. Reports get
-    an id, by which a collector can tell them then (see :class:`AddReportIds`); a row of packed reports
-    is split so that its message fits.
+    an id, by which a collector can tell them then (see :class:`AddReportIds`); a row of packed
+    reports is split so that its message fits.
 
     Attributes:
       sink: ``kafka:HOST:PORT[,HOST:PORT]/TOPIC`` or ``pubsub:projects/PROJECT/topics/NAME``.
