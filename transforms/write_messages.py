@@ -99,17 +99,21 @@ class WriteMessages(beam.PTransform):
         from apache_beam.io.kafka import WriteToKafka
 
         options = {"bootstrap.servers": servers, **_PRODUCER, **self.producer_options}
-        return (
-            messages
-            # Java knows neither the tuple's name nor its attributes, but a pair of bytes.
-            | "ToKafka" >> beam.Map(_pair).with_output_types(tuple[bytes | None, bytes])
-            | "Write"
-            >> WriteToKafka(
-                producer_config=options,
-                topic=topic,
-                expansion_service=self.expansion_service,
-            )
+        # Java knows neither the tuple's name nor its attributes, but a pair of bytes.
+        pairs = messages | "ToKafka" >> beam.Map(_pair).with_output_types(
+            tuple[bytes | None, bytes]
         )
+        try:
+            return pairs | "Write" >> WriteToKafka(
+                options, topic, expansion_service=self.expansion_service
+            )
+        except RuntimeError as error:
+            if not str(error).startswith("Unable to fetch"):
+                raise
+            raise ParameterError(
+                "Beam cannot download the Java part of its KafkaIO; start an expansion service "
+                "that has it, and name it with --kafka_expansion HOST:PORT"
+            ) from error
 
 
 def _pair(message: Message) -> tuple[bytes | None, bytes]:
