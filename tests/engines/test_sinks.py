@@ -13,7 +13,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from engines import PATIENCE, finish, hadabeam, installed, reach
+from engines import PATIENCE, Flink, hadabeam, installed, reach
 from made_logs import jsonl, visits
 
 from hadabeam.schemas.avro import load_schema
@@ -109,16 +109,47 @@ def holding(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(kept.values())
 
 
-@pytest.mark.parametrize("format", ["json", "avro"])
+def prism_flags() -> list[str]:
+    """The flags of Beam's runner that streams."""
+    place = os.environ.get("HADABEAM_PRISM")
+    if place is None:
+        message = "set HADABEAM_PRISM=$(deploy/cluster install prism)"
+        if os.environ.get("HADABEAM_ENGINES") == "required":
+            pytest.fail(message)
+        pytest.skip(message)
+    return ["--prism_location", place, "--environment_type", "LOOPBACK"]
+
+
+@pytest.fixture
+def runner(request: pytest.FixtureRequest) -> list[str]:
+    """The flags of a runner by its name: Beam's own, Prism or the Flink cluster."""
+    if request.param == "local":
+        return []
+    if request.param == "prism":
+        return prism_flags()
+    flink: Flink = request.getfixturevalue("flink")
+    return list(flink.flags)
+
+
+@pytest.mark.parametrize(
+    ("runner", "format"),
+    [("local", "json"), ("local", "avro"), ("flink", "json")],
+    indirect=["runner"],
+)
 def test_a_batch_jobs_table(
-    kafka: Kafka, job_flags: list[str], log: Path, tmp_path: Path, format: str
+    kafka: Kafka,
+    runner: list[str],
+    job_flags: list[str],
+    log: Path,
+    tmp_path: Path,
+    format: str,
 ) -> None:
     topic = kafka.topic("batch")
     out = tmp_path / "out"
     hadabeam(
         *("batch", "--input", log, *job_flags, "--key_field", "country", *kafka.flags),
         *("--output", out, "--output_format", "jsonl", "--output", kafka.name(topic)),
-        *("--message_format", format, "--producer_option", "compression.type=zstd"),
+        *("--message_format", format, "--producer_option", "compression.type=zstd", *runner),
     )
     found = kafka.read(topic)
     rows = [decode(value, "published_estimate", format) for _, value in found]
@@ -193,18 +224,6 @@ def records(number: int) -> list[tuple[bytes, float]]:
     return [*sorted(found, key=lambda item: item[1]), (json.dumps(last).encode(), late)]
 
 
-@pytest.fixture
-def prism() -> list[str]:
-    """The flags of Beam's runner that streams."""
-    place = os.environ.get("HADABEAM_PRISM")
-    if place is None:
-        message = "set HADABEAM_PRISM=$(deploy/cluster install prism)"
-        if os.environ.get("HADABEAM_ENGINES") == "required":
-            pytest.fail(message)
-        pytest.skip(message)
-    return ["--prism_location", place, "--environment_type", "LOOPBACK"]
-
-
 def hourly(job_flags: list[str]) -> list[str]:
     flags = list(job_flags)
     flags[flags.index("--window") + 1] = "1h"
@@ -238,13 +257,14 @@ def held(out: Path) -> list[dict[str, Any]]:
     return [row for path in current_panes(str(out)).values() for row in lines(path)]
 
 
+@pytest.mark.parametrize("runner", ["prism", "flink"], indirect=True)
 def test_a_stream_from_topic_to_topic(
-    kafka: Kafka, prism: list[str], job_flags: list[str], tmp_path: Path
+    kafka: Kafka, runner: list[str], job_flags: list[str], tmp_path: Path
 ) -> None:
     source, topic = kafka.topic("visits"), kafka.topic("pages")
     out = tmp_path / "out"
     job = hadabeam(
-        *("stream", "--input", kafka.name(source), *hourly(job_flags), *kafka.flags, *prism),
+        *("stream", "--input", kafka.name(source), *hourly(job_flags), *kafka.flags, *runner),
         *("--output", out, "--output_format", "jsonl", "--output", kafka.name(topic)),
         *("--early", "2s", "--allowed_lateness", "2d"),
         wait=False,
@@ -329,27 +349,52 @@ def test_a_batch_jobs_table_by_pubsub(
     assert rows
 
 
-@pytest.mark.parametrize("runner", ["PrismRunner", "BundleBasedDirectRunner"])
 def test_a_streams_panes_by_pubsub(
-    pubsub: type[PubSub],
-    job_flags: list[str],
-    tmp_path: Path,
-    runner: str,
-    request: pytest.FixtureRequest,
+    pubsub: type[PubSub], job_flags: list[str], tmp_path: Path
 ) -> None:
     topic = pubsub("panes")
     out = tmp_path / "out"
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "log.jsonl").write_bytes(b"".join(record + b"\n" for record, _ in records(90)))
-    more = request.getfixturevalue("prism") if runner == "PrismRunner" else []
-    job = hadabeam(
-        *("stream", "--input", f"{logs}/*", *hourly(job_flags), "--runner", runner, *more),
+    hadabeam(
+        *("stream", "--input", f"{logs}/*", *hourly(job_flags), *prism_flags()),
         *("--output", out, "--output_format", "jsonl", "--output", f"pubsub:{topic.topic}"),
         *("--early", "2s", "--allowed_lateness", "2d", "--stop_after", "20s"),
-        wait=False,
     )
-    finish(job)
     rows = check_attributes(topic.read())
     assert estimates(holding(rows)) == estimates(held(out))
-    assert sum(int(order[:12]) for order in {row["pane_order"] for row in holding(rows)}) == 91
+    reports = {row["window_start"]: row["reports"] for row in holding(rows)}
+    assert sum(reports.values()) == 91
+
+
+def test_from_pubsub_to_pubsub(pubsub: type[PubSub], job_flags: list[str], tmp_path: Path) -> None:
+    """On Beam's Python runner, whose watermark is the clock: the window stays open."""
+    source, topic = pubsub("visits"), pubsub("panes")
+    out = tmp_path / "out"
+    flags = [*hourly(job_flags), "--timestamp_attribute", "at", "--project", "test-project"]
+    place = flags.index("--time_field")
+    del flags[place : place + 2]
+    job = hadabeam(
+        *("stream", "--input", f"pubsub:{source.subscription}", *flags, "--early", "1s"),
+        *("--output", out, "--output_format", "jsonl", "--output", f"pubsub:{topic.topic}"),
+        *("--allowed_lateness", "2d", "--runner", "BundleBasedDirectRunner"),
+        wait=False,
+    )
+    found: list[tuple[dict[str, str], bytes]] = []
+    try:
+        hour = int(time.time()) // 3600 * 3600
+        source.send([(record, hour) for record, _ in records(60)[:-1]])
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and job.poll() is None:
+            found += topic.read()
+            rows = holding(check_attributes(found))
+            if sum({row["window_start"]: row["reports"] for row in rows}.values()) == 60:
+                break
+            time.sleep(0.5)
+        else:
+            raise AssertionError(f"{len(found)} messages, {current_panes(str(out))}")
+    finally:
+        stop(job)
+    written = held(out)
+    assert estimates(rows) == estimates(written)
