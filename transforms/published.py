@@ -7,6 +7,7 @@ mixed: each row carries the id of its collection, and the name that orders the t
 from __future__ import annotations
 
 import datetime
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,15 +32,25 @@ def published(tables: Iterable[pa.Table], collection: str, reports: int, order: 
       tables: with the columns of ``estimate.avsc``.
       collection: id of the collection.
       reports: how many reports of the window were counted, over all keys.
-      order: the name that orders the tables of a window.
+      order: the name that orders the tables of a window. A digest of the numbers is added: a
+        restored stream may give out other numbers as the same pane, and so may a batch job
+        without keys that is tried again; their rows must not be taken for one table's.
     """
     schema = arrow_schema(SCHEMA)
     table = pa.concat_tables([arrow_schema("estimate").empty_table(), *tables])
-    more = (collection, reports, order)
+    more = (collection, reports, f"{order}-{_digest(table)}")
     for field, value in zip(list(schema)[table.num_columns :], more, strict=True):
         column = pa.repeat(pa.scalar(value, field.type), table.num_rows)
         table = table.append_column(field, column)
     return table.cast(schema)
+
+
+def _digest(table: pa.Table) -> str:
+    """Eight hex digits that tell tables of one window, key and number of reports apart."""
+    digest = hashlib.sha256()
+    for name in ("raw", "count"):
+        digest.update(table[name].to_numpy().tobytes())
+    return digest.hexdigest()[:8]
 
 
 def published_pane(pane: Pane, collection: str) -> pa.Table:
