@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The runner where none is named.
 _PRISM = "PrismRunner"
+#: Milliseconds between two checkpoints on Flink, where no other number is given.
+_CHECKPOINT_MS = 10_000
 
 
 def build(
@@ -167,6 +169,9 @@ def streaming_args(beam_args: list[str]) -> list[str]:
         # number of the output. Each submission numbers outputs anew: restored from a
         # savepoint, the elements of one would come out of another.
         found.append("--finish_bundle_before_checkpointing")
+        if not any(arg.startswith("--checkpointing_interval") for arg in beam_args):
+            # Without checkpoints a job neither restarts nor gives out windows of a Kafka topic.
+            found.append(f"--checkpointing_interval={_CHECKPOINT_MS}")
     # In front, since flags may end in a bare -- and what follows it.
     return runner.patient([*found, *beam_args])
 

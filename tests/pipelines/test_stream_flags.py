@@ -97,6 +97,15 @@ def test_prism_is_the_runner_and_never_splits_stateful_bundles():
     assert stream.streaming_args(given) == given
 
 
+def test_flink_makes_checkpoints():
+    given = ["--runner=FlinkRunner", "--streaming"]
+    assert "--checkpointing_interval=10000" in stream.streaming_args(given)
+    given += ["--", "--checkpointing_interval=2000"]
+    found = stream.streaming_args(given)
+    assert [arg for arg in found if arg.startswith("--checkpointing")] == [given[-1]]
+    assert not any("checkpointing" in arg for arg in stream.streaming_args([]))
+
+
 def test_flink_keeps_no_output_in_its_checkpoints():
     given = ["--runner=FlinkRunner", "--streaming", "--", "--savepoint_path=x"]
     found = stream.streaming_args(given)
