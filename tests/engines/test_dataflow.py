@@ -6,6 +6,7 @@ import base64
 import bz2
 import http.server
 import json
+import runpy
 import threading
 import urllib.request
 import uuid
@@ -29,6 +30,7 @@ from hadabeam.testing import seeded_key_files
 pytestmark = pytest.mark.engines
 
 CANARY = "canary-9f3c"
+SUBSCRIPTION = "projects/test-project/subscriptions/visits"
 
 
 @pytest.fixture
@@ -117,6 +119,31 @@ def test_rows_to_bigquery(
     loads = [name for name in names if "TriggerLoadJobs" in name]
     inserts = [name for name in names if "StreamInsertRows" in name]
     assert (bool(loads), bool(inserts)) == (command == "batch", command == "stream")
+    _assert_staged_and_secret(proto, tmp_path)
+
+
+def test_the_template_of_a_stream(
+    flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = runpy.run_path(str(ROOT / "deploy" / "dataflow" / "template.py"))
+    place = flags.index("--input")
+    flags[place + 1] = f"pubsub:{SUBSCRIPTION}"
+    given = [
+        *("--command=stream", "--table=test-project.stats.pages", "--timestamp_attribute=at"),
+        *("--id_attribute=id", "--time_field=", "--output=gs://gone/out/pages"),
+    ]
+    command, *words = template["command_line"](given)
+    assert command == "stream"
+    topic = "projects/test-project/topics/pages"
+    proto = build(monkeypatch, [command, *flags, *words, "--output", f"pubsub:{topic}"])
+    steps = proto.components.transforms.values()
+    (read,) = [step for step in steps if SUBSCRIPTION.encode() in step.spec.payload]
+    assert read.unique_name.startswith("Receive/Read/")
+    assert read.spec.urn == "beam:transform:pubsub_read:v1"
+    (source,) = [proto.components.pcollections[name] for name in read.outputs.values()]
+    assert source.is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED
+    assert any("StreamInsertRows" in step.unique_name for step in steps)
+    assert any("SendToPubsub" in step.unique_name for step in steps)
     _assert_staged_and_secret(proto, tmp_path)
 
 
