@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import urllib.request
 import uuid
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from engines import ROOT, installed, reach
+from engines import ROOT, installed, prism_flags, reach
 from made_logs import jsonl, visits
 
 from hadabeam.pipelines.cli import main
@@ -297,12 +296,6 @@ def stream(
     """
     from google.cloud.bigquery import SchemaField, Table
 
-    place = os.environ.get("HADABEAM_PRISM")
-    if place is None:
-        message = "set HADABEAM_PRISM=$(deploy/cluster install prism)"
-        if os.environ.get("HADABEAM_ENGINES") == "required":
-            pytest.fail(message)
-        pytest.skip(message)
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "log.jsonl").write_text(jsonl(sorted(visits(2000, 700), key=lambda row: row["time"])))
@@ -311,8 +304,7 @@ def stream(
     command = ["stream", "--input", str(logs / "*"), *job_flags, "--stop_after", "5s"]
     command += ["--output", str(out), "--output_format", "parquet"]
     command += ["--output", f"bigquery:{table}"]
-    command += ["--prism_location", place, "--environment_type", "LOOPBACK"]
-    assert main(command) == 0
+    assert main([*command, *prism_flags()]) == 0
     return table, out
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import time
 import uuid
@@ -14,7 +13,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from engines import PATIENCE, hadabeam, installed, reach
+from engines import PATIENCE, hadabeam, installed, prism_flags, reach
 from made_logs import jsonl, visits
 
 from hadabeam.schemas.avro import load_schema
@@ -66,12 +65,7 @@ class Stream:
     def __init__(self, messages: list[tuple[bytes, float]], flags: list[str], out: Path) -> None:
         kafka = reach("kafka")
         client = installed("confluent_kafka", "engines")
-        prism = os.environ.get("HADABEAM_PRISM")
-        if prism is None:
-            message = "set HADABEAM_PRISM=$(deploy/cluster install prism)"
-            if os.environ.get("HADABEAM_ENGINES") == "required":
-                pytest.fail(message)
-            pytest.skip(message)
+        prism = prism_flags()
         topic = f"formats-{uuid.uuid4().hex[:8]}"
         producer = client.Producer({"bootstrap.servers": kafka["HADABEAM_KAFKA"]})
         for message, at in messages:
@@ -83,7 +77,7 @@ class Stream:
             *("--kafka_expansion", kafka["HADABEAM_KAFKA_EXPANSION"], "--early", "2s"),
             # A partition that was read to its end is up to date, and so is the watermark.
             *("--allowed_lateness", "520w", "--output", out),
-            *("--prism_location", prism, "--environment_type", "LOOPBACK"),
+            *prism,
             wait=False,
         )
 

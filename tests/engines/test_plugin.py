@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from engines import ROOT, Flink
+from engines import ROOT, Flink, prism_flags
 
 pytestmark = pytest.mark.engines
 
@@ -65,21 +65,18 @@ def test_its_own_tests_pass(installed: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_on_every_runner(installed: Path, tmp_path: Path, flink: Flink) -> None:
-    prism = os.environ.get("HADABEAM_PRISM")
-    assert prism, "HADABEAM_PRISM must name a Prism binary: deploy/cluster install prism"
     # The workers of the cluster do not have the plugin; those of LOOPBACK are this process.
     elsewhere = [flag for flag in flink.flags if not flag.startswith("--environment")]
     runners = {
         "fn_api": ["--runner=FnApiRunner"],
-        "prism": ["--runner=PrismRunner", f"--prism_location={prism}"],
-        "flink": elsewhere,
+        "prism": ["--runner=PrismRunner", *prism_flags()],
+        "flink": [*elsewhere, "--environment_type=LOOPBACK"],
     }
     texts = {}
     for name, flags in runners.items():
         out = tmp_path / f"{name}.txt"
         input = str(ROOT / "examples" / "yaml" / "visits.jsonl")
-        loopback = [] if name == "fn_api" else ["--environment_type=LOOPBACK"]
-        arguments = ["-c", _RUN, "--input", input, "--output", str(out), *flags, *loopback]
+        arguments = ["-c", _RUN, "--input", input, "--output", str(out), *flags]
         assert python(installed, tmp_path, *arguments).startswith(str(installed))
         texts[name] = out.read_text()
     assert texts["fn_api"] == texts["prism"] == texts["flink"]

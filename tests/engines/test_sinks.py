@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import time
 import uuid
@@ -13,7 +12,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from engines import PATIENCE, Flink, hadabeam, installed, reach
+from engines import PATIENCE, Flink, hadabeam, installed, prism_flags, reach
 from made_logs import jsonl, visits
 
 from hadabeam.schemas.avro import load_schema
@@ -107,17 +106,6 @@ def holding(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if place not in kept or row["pane_order"] > kept[place]["pane_order"]:
             kept[place] = row
     return list(kept.values())
-
-
-def prism_flags() -> list[str]:
-    """The flags of Beam's runner that streams."""
-    place = os.environ.get("HADABEAM_PRISM")
-    if place is None:
-        message = "set HADABEAM_PRISM=$(deploy/cluster install prism)"
-        if os.environ.get("HADABEAM_ENGINES") == "required":
-            pytest.fail(message)
-        pytest.skip(message)
-    return ["--prism_location", place, "--environment_type", "LOOPBACK"]
 
 
 @pytest.fixture

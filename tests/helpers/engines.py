@@ -61,6 +61,17 @@ def installed(module: str, extra: str) -> Any:
         pytest.skip(message)
 
 
+def prism_flags() -> list[str]:
+    """The flags of Prism, Beam's runner that streams, for the test at hand."""
+    place = os.environ.get("HADABEAM_PRISM")
+    if not place:
+        message = "set HADABEAM_PRISM=$(deploy/cluster install prism)"
+        if os.environ.get("HADABEAM_ENGINES") == "required":
+            pytest.fail(message)
+        pytest.skip(message)
+    return [f"--prism_location={place}", "--environment_type=LOOPBACK"]
+
+
 class Flink:
     """The Flink cluster.
 
