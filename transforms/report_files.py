@@ -107,6 +107,14 @@ def _first_line_is_packed(split: Split) -> bool:
     return False
 
 
+def _said(reports: int | None, columns: bytes | None) -> int:
+    """How many reports a pack of another collection counts as: of a pack that is broken, one.
+
+    What it says is believed only if it has as many columns; any number can be written there.
+    """
+    return reports if reports and len(columns or b"") == 4 * reports else 1
+
+
 @dataclass
 class ParsedReports:
     """What one block of a file gave.
@@ -205,7 +213,7 @@ class ReportParser:
             )
             if collections[row].as_py() != self._oracle.collection_id:
                 # Of another collection the payload has another width: nothing fits.
-                n = numbers["reports"][row].as_py() or 1
+                n = _said(numbers["reports"][row].as_py(), packs["columns"][row])
                 found.add("records_read", n)
                 self._refuse(found, "wrong_collection", rows, row)
                 found.add("wrong_collection", n - 1)

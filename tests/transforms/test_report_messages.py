@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from pathlib import Path
@@ -161,6 +162,17 @@ def test_all_kinds_and_poison_in_one_topic(receive: Any, tmp_path: Path) -> None
         [["unparseable", "kafka:h:1/reports", -1, ""]] * len(poison)
         + [["wrong_collection", "kafka:h:1/reports", -1, ""]]
     )
+
+
+@pytest.mark.parametrize("said", [-5, 0, 7, 2**40, 2**62])
+def test_a_pack_of_another_collection_counts_as_what_it_holds(receive: Any, said: int) -> None:
+    rows = packed_rows(reports(9, 1), "another", 0).to_pylist()[0]
+    columns = base64.b64encode(rows["columns"]).decode()
+    pack = {"collection": "another", "epoch": 0, "reports": said, "columns": columns, "bits": ""}
+    tally = receive([json.dumps(pack).encode(), json.dumps({**pack, "reports": 9}).encode()])[
+        "tally"
+    ]
+    assert tally == {"records_read": 10, "wrong_collection": 10}
 
 
 def test_ids_and_senders(receive: Any) -> None:
