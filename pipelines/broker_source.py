@@ -6,16 +6,22 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ..mechanisms.errors import InputError, ParameterError
-from . import extras
+from . import extras, sinks
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
     from ..transforms.avro_messages import MessageSchema
     from ..transforms.fields import RecordFields
+    from ..transforms.messages import ReadMessages
 
 #: Flags that files have no use for.
 _FLAGS = ("consumer_option", "timestamp_attribute", "id_attribute", "message_schema")
+#: How sources are written.
+_FORMS = {
+    "kafka": "kafka:HOST:PORT[,HOST:PORT]/TOPIC",
+    "pubsub": "pubsub:projects/PROJECT/subscriptions/NAME",
+}
 _FORMATS = ("auto", "jsonl", "avro", "reports")
 
 
@@ -28,6 +34,13 @@ def from_broker(args: argparse.Namespace) -> bool:
     from ..transforms.messages import is_message_source
 
     if not any(map(is_message_source, args.input)):
+        for text in args.input:
+            # A stream waits for files that are not there yet; for these it would wait forever.
+            if sinks.kind_of(text) in _FORMS:
+                raise ParameterError(
+                    f"{text!r} is no topic or subscription; one is written "
+                    f"{' or '.join(_FORMS.values())}"
+                )
         for name in _FLAGS:
             if getattr(args, name):
                 raise ParameterError(f"--{name} is for --input kafka:... or pubsub:...")
@@ -55,6 +68,19 @@ def from_broker(args: argparse.Namespace) -> bool:
     return True
 
 
+def _check_loop(args: argparse.Namespace) -> None:
+    from ..transforms.kafka_topics import kafka_topic
+
+    source = kafka_topic(args.input[0])
+    for sink in args.sinks:
+        target = kafka_topic(sink.name)
+        if source is not None and target is not None and source.same_as(target):
+            raise ParameterError(
+                f"{sink.name} is the topic that is read: the job would read its own rows; send "
+                "them to another one"
+            )
+
+
 def check_messages(args: argparse.Namespace) -> None:
     """Refuses before anything runs what messages cannot be read with.
 
@@ -62,10 +88,9 @@ def check_messages(args: argparse.Namespace) -> None:
       ParameterError: if flags do not fit together.
       InputError: if a schema cannot be read, is none, or lacks a field.
     """
-    from ..transforms.messages import ParseMessages
-
     if from_broker(args):
-        ParseMessages(_fields(args), args.input[0], read_schemas(args), args.time_unit)
+        _check_loop(args)
+        _reading(args)
 
 
 def read_messages(
@@ -76,10 +101,15 @@ def read_messages(
     Raises:
       As :func:`check_messages`.
     """
+    found: dict[str | None, beam.PCollection] = pipeline | "Receive" >> _reading(args)
+    return found
+
+
+def _reading(args: argparse.Namespace) -> ReadMessages:
     from ..transforms.messages import ReadMessages
 
     kafka = args.input[0].startswith("kafka:")
-    found: dict[str | None, beam.PCollection] = pipeline | "Receive" >> ReadMessages(
+    return ReadMessages(
         args.input[0],
         _fields(args),
         schemas=read_schemas(args),
@@ -92,7 +122,6 @@ def read_messages(
         raw_dead_letters=args.dead_letter_content,
         id_field=args.id_field,
     )
-    return found
 
 
 def _fields(args: argparse.Namespace) -> RecordFields | None:

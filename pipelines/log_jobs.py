@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
-from ..mechanisms.errors import InputError
+from ..mechanisms.errors import InputError, ParameterError
 from ..mechanisms.oracle import FrequencyOracle
 from ..transforms.limit import LimitContributions
 from ..transforms.randomness import ReportKeys, UserKeys
@@ -92,8 +92,20 @@ def check_run(args: argparse.Namespace, beam_args: list[str]) -> None:
     """
     job_flags.windowing_of(args)
     keys = job_flags.keys_of(args)
+    sent = [sink.name for sink in args.sinks if sink.kind in ("kafka", "pubsub")]
+    if sent and not keys.keyed and not _tries_once(beam_args):
+        raise ParameterError(
+            f"--output {sent[0]} needs --assignment_key and --coin_key on this runner (made by "
+            "hadabeam keygen FILE): what was sent cannot be taken back, and a part of the job that "
+            "is tried again would send other reports of the same users, and spend epsilon again"
+        )
     if runner.is_local(beam_args):
         check_keys(args, keys)
+
+
+def _tries_once(beam_args: list[str]) -> bool:
+    """Whether a job fails as a whole: nothing of it is tried again."""
+    return runner.is_local(beam_args) or runner.runner_name(beam_args) == "PrismRunner"
 
 
 def check_keys(args: argparse.Namespace, keys: UserKeys | ReportKeys) -> None:

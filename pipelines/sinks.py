@@ -54,8 +54,7 @@ def output_type(place: Callable[[str], str]) -> Callable[[str], str | Sink]:
     """
 
     def convert(text: str) -> str | Sink:
-        found = _BEGINNING.fullmatch(text)
-        kind = None if found is None else _kind(found[1])
+        kind = kind_of(text)
         if kind is None:
             return place(text)
         if not text.startswith(f"{kind}:"):
@@ -70,9 +69,12 @@ def output_type(place: Callable[[str], str]) -> Callable[[str], str | Sink]:
     return convert
 
 
-def _kind(word: str) -> str | None:
-    word = word.lower()
-    near = difflib.get_close_matches(word, [*FORMS, *_ALIASES], n=1, cutoff=_LIKENESS)
+def kind_of(text: str) -> str | None:
+    """Which of :data:`FORMS` a name is meant to be of, also if that is misspelt; None of files."""
+    found = _BEGINNING.fullmatch(text)
+    if found is None:
+        return None
+    near = difflib.get_close_matches(found[1].lower(), [*FORMS, *_ALIASES], n=1, cutoff=_LIKENESS)
     return _ALIASES.get(near[0], near[0]) if near else None
 
 
@@ -222,8 +224,8 @@ def send(rows: beam.PCollection, args: argparse.Namespace, schema: str) -> list[
       schema: the schema's name.
 
     Returns:
-      PCollections of dead letters: rows of a stream that a database did not take. Of a batch job
-      such a row is an error.
+      PCollections of dead letters: rows of a stream that a database did not take, or that are too
+      large for a message. Of a batch job such a row is an error.
     """
     letters = []
     counts: dict[str, int] = {}
@@ -231,7 +233,7 @@ def send(rows: beam.PCollection, args: argparse.Namespace, schema: str) -> list[
         counts[sink.kind] = number = counts.get(sink.kind, 0) + 1
         label = f"SendTo{sink.kind.capitalize()}" + (str(number) if number > 1 else "")
         found = rows | label >> _transform(sink, args, schema)
-        if sink.kind == "bigquery" and args.streams:
+        if args.streams:
             letters.append(found)
     return letters
 
@@ -256,6 +258,7 @@ def _transform(sink: Sink, args: argparse.Namespace, schema: str) -> Any:
         args.message_format or "json",
         dict(args.producer_option) if kafka else {},
         args.kafka_expansion if kafka else None,
+        args.streams,
     )
 
 

@@ -20,6 +20,7 @@ from .avro_messages import AvroMessages, MessageSchema
 from .extract import Extractor
 from .fields import RecordFields
 from .json_messages import JsonMessages
+from .kafka_topics import check_options, kafka_topic
 from .records import DEAD_LETTERS, TALLIES, DeadLetter, Tally, add_tallies
 from .report_messages import ReportMessages
 from .rows import Rows
@@ -34,7 +35,6 @@ BATCH_BYTES = 32 << 20
 #: never looked up in a message.
 _OWN_TIME = "message time"
 
-_KAFKA = re.compile(r"kafka:([^/\s]+:[0-9]+(?:,[^/\s,]+:[0-9]+)*)/([A-Za-z0-9._-]{1,249})")
 _PUBSUB = re.compile(r"pubsub:(projects/[^/\s]+/subscriptions/[^/\s]+)")
 
 
@@ -84,7 +84,8 @@ class ReadMessages(beam.PTransform):
     fields: RecordFields | None
     schemas: Sequence[MessageSchema] = ()
     time_unit: str = "auto"
-    consumer_options: Mapping[str, str] = field(default_factory=dict)
+    # Options may hold passwords, which a repr must not show.
+    consumer_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     expansion_service: str | None = None
     timestamp_attribute: str | None = None
     id_attribute: str | None = None
@@ -101,13 +102,14 @@ class ReadMessages(beam.PTransform):
             self.raw_dead_letters,
             self.id_field,
         )
-        self._kafka = _KAFKA.fullmatch(self.source)
+        self._kafka = kafka_topic(self.source)
         self._pubsub = _PUBSUB.fullmatch(self.source)
         if self._kafka is None and self._pubsub is None:
             raise ParameterError(
                 "messages are read from kafka:HOST:PORT/TOPIC or "
                 "pubsub:projects/PROJECT/subscriptions/NAME"
             )
+        check_options(self.consumer_options, "deserializer")
         if self._kafka is None and (self.consumer_options or self.expansion_service):
             raise ParameterError("options of a Kafka consumer are for kafka: inputs")
         if self._pubsub is None and (self.timestamp_attribute or self.id_attribute):
@@ -115,7 +117,7 @@ class ReadMessages(beam.PTransform):
 
     def expand(self, pipeline: Any) -> dict[str | None, beam.PCollection]:
         if self._kafka is not None:
-            messages = self._read_kafka(pipeline, *self._kafka.groups())
+            messages = self._read_kafka(pipeline, *self._kafka)
         else:
             assert self._pubsub is not None
             messages = pipeline | "Read" >> beam.io.ReadFromPubSub(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hadabeam.pipelines import batch, estimate, privatize, stream, stream_flags
+from hadabeam.pipelines import batch, estimate, job_flags, privatize, stream, stream_flags
 from hadabeam.pipelines.broker_source import check_messages, from_broker, read_schemas
 from hadabeam.testing import seeded_key_files
 
@@ -48,6 +48,10 @@ def argv_of(given: dict[str, Any], folder: Path) -> list[str]:
     ]
 
 
+def parse(arguments: dict[str, Any], change: dict[str, Any], folder: Path) -> Any:
+    return job_flags.parse_args(stream_flags.parser(), argv_of({**arguments, **change}, folder))[0]
+
+
 AVRO = {"input_format": "avro", "message_schema": "FOLDER/visit.avsc"}
 NO_LOG = dict.fromkeys(("user_field", "value_field", "coin_key"))
 
@@ -55,6 +59,14 @@ NO_LOG = dict.fromkeys(("user_field", "value_field", "coin_key"))
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"input": "Kafka:localhost:1/t"}, "'Kafka:localhost:1/t' is no topic or subscription"),
+        ({"input": "pub-sub:projects/p/subscriptions/s"}, "pubsub:projects/PROJECT/subscr"),
+        ({"input": "kafka:localhost/t"}, "read from kafka:HOST:PORT"),
+        ({"input": "kafka:a,b:1/t"}, "read from kafka:HOST:PORT"),
+        ({"output": ["FOLDER/out", "kafka:localhost:1/t"]}, "would read its own rows"),
+        ({"output": ["FOLDER/out", "kafka:h:2,LOCALHOST:1/t"]}, "would read its own rows"),
+        ({"consumer_option": "bootstrap.servers=h:1"}, "leave bootstrap.servers out"),
+        ({"consumer_option": "value.deserializer=x"}, "leave value.deserializer out"),
         ({"input_format": "csv"}, "messages are not csv: leave --input_format out"),
         ({"input_format": "parquet"}, "messages are not parquet"),
         ({"input_format": "combined"}, "give --input_format avro or reports"),
@@ -97,10 +109,10 @@ def test_what_fits(arguments: dict[str, Any], tmp_path: Path) -> None:
         {**NO_LOG, "input_format": "reports", "per_key": None, "id_field": "nonce"},
     ]
     for change in changes:
-        args = stream_flags.parser().parse_args(argv_of({**arguments, **change}, tmp_path))
+        args = parse(arguments, change, tmp_path)
         assert from_broker(args)
         check_messages(args)
-    args = stream_flags.parser().parse_args(argv_of({**arguments, **changes[3]}, tmp_path))
+    args = parse(arguments, changes[3], tmp_path)
     assert [found.id for found in read_schemas(args)] == [1, 2]
     assert {json.dumps(found.schema) for found in read_schemas(args)} == {json.dumps(VISIT)}
 

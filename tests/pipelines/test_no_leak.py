@@ -79,7 +79,7 @@ def test_the_job_holds_neither_keys_nor_data(commands, module):
         *("--domain", str(commands.domain), "--epsilon", "1", "--unknown", "drop"),
         *("--output", str(commands.folder / "proto"), *commands.keys),
     ]
-    args = module.parser().parse_args(argv)
+    args, _ = batch.job_flags.parse_args(module.parser(), argv)
     oracle = batch.job_flags.oracle_of(args)
     pipeline = beam.Pipeline(runner=FnApiRunner())
     module.build(pipeline, args, oracle)

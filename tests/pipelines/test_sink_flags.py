@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 
 import pytest
 
-from hadabeam.pipelines import batch, estimate, flag_types, job_flags, privatize, sinks, stream
+from hadabeam.mechanisms.errors import ParameterError
+from hadabeam.pipelines import (
+    batch,
+    estimate,
+    flag_types,
+    job_flags,
+    log_jobs,
+    privatize,
+    sinks,
+    stream,
+)
 
 PLACE = "out/pages"
 GOOD = [
@@ -22,6 +33,10 @@ NEEDED = {
     estimate: [],
     stream: ["--user_field=u", "--value_field=v", "--time_field=t", "--window=1h"],
 }
+
+
+def _outputs(names):
+    return [f"--output={name}" for name in names]
 
 
 def parse(command, *flags):
@@ -44,10 +59,6 @@ def test_one_place_and_any_number_of_sinks(command):
     assert args.output == PLACE
     assert [sink.name for sink in args.sinks] == names
     assert {sink.kind for sink in args.sinks} <= set(sinks.FORMS)
-
-
-def _outputs(names):
-    return [f"--output={name}" for name in names]
 
 
 def test_a_place_is_needed_for_what_is_no_row(capsys):
@@ -73,6 +84,14 @@ def test_a_place_is_needed_for_what_is_no_row(capsys):
             "--bigquery_write is for --output bigquery",
         ),
         ([f"--output={PLACE}", f"--output={GOOD[0]}", "--producer_option=acks"], "NAME=VALUE"),
+        (
+            [f"--output={PLACE}", *_outputs(GOOD[:1]), "--producer_option=bootstrap.servers=h:1"],
+            "leave bootstrap.servers out",
+        ),
+        (
+            [f"--output={PLACE}", *_outputs(GOOD[:1]), "--producer_option=max.request.size=2MB"],
+            "max.request.size is a number of bytes",
+        ),
     ],
 )
 def test_what_does_not_fit_together(flags, words, capsys):
@@ -118,3 +137,25 @@ def test_a_misspelt_sink_never_becomes_a_file(name, form, tmp_path, monkeypatch)
 @pytest.mark.parametrize("name", ["out/kafka", "kafka", "out:1/pages", "gs://b/kafka", "C:/out"])
 def test_files_stay_files(name):
     assert sinks.output_type(str)(name) == name
+
+
+KEYS = ["--assignment_key=a.key", "--coin_key=c.key"]
+
+
+@pytest.mark.parametrize("command", [batch, privatize])
+@pytest.mark.parametrize(
+    ("runner", "keys", "sink", "refused"),
+    [
+        ("FlinkRunner", [], GOOD[0], True),
+        ("DataflowRunner", [], GOOD[2], True),
+        ("FlinkRunner", KEYS, GOOD[0], False),
+        ("PrismRunner", [], GOOD[0], False),
+        ("DirectRunner", [], GOOD[2], False),
+        ("FlinkRunner", [], None, False),
+    ],
+)
+def test_what_is_sent_may_be_sent_again_only_with_keys(command, runner, keys, sink, refused):
+    """Else a retry would send a user's second bit, of fresh coins."""
+    args = parse(command, *_outputs([PLACE] + [sink] * (sink is not None)), *keys)
+    with pytest.raises(ParameterError, match="spend epsilon") if refused else nullcontext():
+        log_jobs.check_run(args, [f"--runner={runner}"])

@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pipeline import PipelineVisitor
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from hadabeam.mechanisms import Domain, OneBitHadamard, Rappor
 from hadabeam.mechanisms.errors import ParameterError
 from hadabeam.schemas.avro import arrow_schema, load_schema
 from hadabeam.transforms.estimate import estimate_table
-from hadabeam.transforms.format_messages import FormatMessages, messages
+from hadabeam.transforms.format_messages import FormatMessages, Message, messages
 from hadabeam.transforms.panes import PaneInfo
 from hadabeam.transforms.published import (
     SCHEMA,
@@ -29,13 +30,15 @@ from hadabeam.transforms.published import (
     published_pane,
     run_name,
 )
+from hadabeam.transforms.records import DeadLetter
 from hadabeam.transforms.report_ids import AddReportIds
 from hadabeam.transforms.reports import packed_rows, report_rows, unpack_row
 from hadabeam.transforms.single_object import fingerprint, unframe
 from hadabeam.transforms.split_packed import split_packed
 from hadabeam.transforms.stream import Pane
+from hadabeam.transforms.windows import CalendarDays
 from hadabeam.transforms.write import write_table
-from hadabeam.transforms.write_messages import WriteMessages
+from hadabeam.transforms.write_messages import ConformRows, Fit, WriteMessages
 
 DAY = 86_400_000_000
 ORACLE = OneBitHadamard(Domain(["a", 'b"ü\n', "c" * 2000]), 1.0)
@@ -288,3 +291,72 @@ def test_options_belong_to_kafka_and_formats_are_known():
         WriteMessages("pubsub:projects/my-project/topics/t-t", SCHEMA, producer_options={"a": "b"})
     with pytest.raises(ParameterError, match="json, avro"):
         WriteMessages("kafka:h:1/t", SCHEMA, "csv")
+
+
+def inputs_of(pipeline, name):
+    """The collections that steps of a name read."""
+    found = []
+
+    class Visitor(PipelineVisitor):
+        def enter_composite_transform(self, node):
+            if node.full_label.split("/")[-1] == name:
+                found.extend(node.inputs)
+
+    pipeline.visit(Visitor())
+    return found
+
+
+@pytest.mark.parametrize("schema", ["report", "packed_reports", "estimate"])
+def test_windows_of_our_own_do_not_reach_the_broker(schema):
+    """Java knows no calendar days, and refuses them."""
+    pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    rows = pipeline | beam.Create([arrow_schema(schema).empty_table()])
+    days = rows | "Days" >> beam.WindowInto(CalendarDays("Europe/Berlin").window_fn())
+    days | WriteMessages("pubsub:projects/my-project/topics/t-t", schema)
+    (written,) = inputs_of(pipeline, "Write")
+    assert days.windowing != written.windowing
+    assert written.windowing.is_default()
+
+
+@pytest.mark.parametrize("name", ["report", "packed_reports"])
+def test_rows_in_any_form(name, tmp_path):
+    make = report_rows if name == "report" else packed_rows
+    rows = make(reports(), ORACLE.collection_id, DAY)
+    table = pa.Table.from_batches([rows])
+    for number, form in enumerate([table, table.select(rows.schema.names[::-1])]):
+        (batch,) = run(ConformRows(name), [form], tmp_path / f"{number}")
+        assert batch == rows
+
+
+def of_size(size):
+    """A message that Kafka and Pub/Sub would both count as so many bytes."""
+    return Message(b"k" * 10, b"v" * (size - 10), {"key": "k"})
+
+
+def test_rows_that_are_too_large_are_dead_letters_of_a_stream(tmp_path):
+    found = run(Fitting("kafka:h:1/t", True), [of_size(100), of_size(101)], tmp_path / "s")
+    assert [message for message in found if isinstance(message, Message)] == [of_size(100)]
+    (letter,) = (item for item in found if isinstance(item, DeadLetter))
+    assert letter == DeadLetter("too_large_to_send", "kafka:h:1/t", -1, of_size(101).value)
+
+
+def test_rows_that_are_too_large_fail_a_batch_job(tmp_path):
+    with pytest.raises(Exception, match="a message of 101 bytes, and kafka:h:1/t takes 100"):
+        run(Fitting("kafka:h:1/t", False), [of_size(101)], tmp_path / "b")
+
+
+class Fitting(beam.PTransform):
+    """Messages of at most 100 bytes, and dead letters, in one collection."""
+
+    def __init__(self, sink, streaming):
+        super().__init__()
+        self._transform = beam.ParDo(Fit(sink, 100, streaming))
+
+    def expand(self, messages):
+        found = messages | self._transform.with_outputs("dead_letters", main="main")
+        return (found.main, found.dead_letters) | beam.Flatten()
+
+
+def test_passwords_in_options_are_not_shown():
+    options = {"sasl.jaas.config": 'password="hunter2"'}
+    assert "hunter2" not in repr(WriteMessages("kafka:h:1/t", SCHEMA, producer_options=options))
