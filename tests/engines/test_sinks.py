@@ -200,6 +200,24 @@ def test_reports_and_what_the_collector_makes_of_them(
     assert tables[0] == tables[1]
 
 
+def test_reports_of_calendar_days(
+    kafka: Kafka, job_flags: list[str], log: Path, tmp_path: Path
+) -> None:
+    """Windows that only Python knows, and a sink in Java."""
+    topic = kafka.topic("days")
+    out = tmp_path / "out"
+    flags = list(job_flags)
+    flags[flags.index("--window") + 1] = "day"
+    hadabeam(
+        *("privatize", "--input", log, *flags, "--time_zone", "Europe/Berlin", *kafka.flags),
+        *("--output", out, "--output_format", "jsonl", "--output", kafka.name(topic)),
+    )
+    rows = [{**json.loads(value), "report_id": None} for _, value in kafka.read(topic)]
+    written = [row for path in tmp_path.glob("out-reports-*") for row in lines(path)]
+    assert len({row["epoch"] for row in rows}) > 7
+    assert sorted(rows, key=json.dumps) == sorted(written, key=json.dumps)
+
+
 def records(number: int) -> list[tuple[bytes, float]]:
     """Records of three hours, and one much later that closes their windows."""
     found = []
@@ -269,6 +287,36 @@ def test_a_stream_from_topic_to_topic(
     orders = {row["pane_order"].rpartition("-")[0] for row in rows}
     names = {path.stem for path in out.glob("*_*/*.jsonl")}
     assert orders <= names
+
+
+def test_a_key_too_long_for_a_message_does_not_end_a_stream(
+    kafka: Kafka, job_flags: list[str], tmp_path: Path
+) -> None:
+    topic = kafka.topic("long")
+    out = tmp_path / "out"
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    found = [json.loads(record) for record, _ in records(90)]
+    for number, record in enumerate(found):
+        # It is in a message twice, as Kafka's key and in the row.
+        record["country"] = "x" * 600_000 if number == 7 else "NL"
+    (logs / "log.jsonl").write_text(jsonl(found))
+    hadabeam(
+        *("stream", "--input", f"{logs}/*", *hourly(job_flags), "--key_field", "country"),
+        *(*prism_flags(), *kafka.flags, "--early", "none", "--allowed_lateness", "2d"),
+        *("--output", out, "--output_format", "jsonl", "--output", kafka.name(topic)),
+        *("--stop_after", "20s"),
+    )
+    rows = [json.loads(value) for _, value in kafka.read(topic)]
+    table = held(out)
+    assert len({row["key"] for row in table}) == 2
+    assert estimates(holding(rows)) == estimates([row for row in table if row["key"] == "NL"])
+    letters = [row for path in out.glob("dead-letters/*") for row in lines(path)]
+    assert {(row["reason"], row["file"]) for row in letters} == {
+        ("too_large_to_send", kafka.name(topic))
+    }
+    refused = [json.loads(row["raw"]) for row in letters]
+    assert {row["value"] for row in refused} == {row["value"] for row in table}
 
 
 class PubSub:
