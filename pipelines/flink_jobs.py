@@ -1,12 +1,14 @@
-"""Ending a job on a Flink cluster, which Beam's own cancelling does not reach.
+"""Asking a Flink cluster itself: whether it is there, and to cancel a job.
 
-Beam interrupts the client that waits for the job; the cluster goes on with it. So jobs get
-a name of their own, by which the cluster is asked to cancel them.
+Beam tries for minutes to reach a cluster, without a word. On Ctrl-C it interrupts the client that
+waits for the job; the cluster goes on with it. So jobs get a name of their own, by which the
+cluster is asked to cancel them.
 """
 
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 import uuid
 from typing import Any
@@ -15,7 +17,10 @@ from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     GoogleCloudOptions,
     PipelineOptions,
+    PortableOptions,
 )
+
+from ..mechanisms.errors import InputError
 
 #: Seconds that the cluster gets to answer.
 _TIMEOUT = 4.0
@@ -28,21 +33,55 @@ def give_name(options: PipelineOptions) -> None:
         named.job_name = f"hadabeam-{uuid.uuid4().hex}"
 
 
+def check(options: PipelineOptions) -> None:
+    """Checks that somebody listens where ``--flink_master`` says.
+
+    A cluster that is slow, or answers with an error, passes; so does one that a job server
+    elsewhere (``--job_endpoint``) has to reach.
+
+    Raises:
+      InputError: if not.
+    """
+    address = _address(options)
+    if address is None or options.view_as(PortableOptions).job_endpoint:
+        return
+    try:
+        _ask(f"{address}/overview")
+    except urllib.error.HTTPError:
+        return
+    except urllib.error.URLError as error:
+        if not isinstance(error.reason, TimeoutError):
+            reason = getattr(error.reason, "strerror", None) or error.reason
+            raise InputError(
+                f"no Flink cluster answers at {address} ({reason}); is it up, and is "
+                "--flink_master the address of its REST service?"
+            ) from None
+    except (OSError, ValueError):
+        return
+
+
 def cancel(options: PipelineOptions) -> None:
     """Asks the cluster to cancel the job of that name, if it has it.
 
     Raises:
       OSError: if the cluster does not answer.
     """
-    master = str(options.view_as(FlinkRunnerOptions).flink_master)
-    if master.startswith("["):
-        # "[local]" and "[auto]": within the job server, which ends with this process.
+    address = _address(options)
+    if address is None:
         return
-    address = master if "://" in master else f"http://{master}"
     name = options.view_as(GoogleCloudOptions).job_name
     for job in _ask(f"{address}/jobs/overview")["jobs"]:
         if job["name"] == name and job["state"] in ("CREATED", "RUNNING", "RESTARTING"):
             _ask(f"{address}/jobs/{job['jid']}?mode=cancel", "PATCH")
+
+
+def _address(options: PipelineOptions) -> str | None:
+    """Where the cluster's REST service is, or None if the cluster is within the job server."""
+    master = str(options.view_as(FlinkRunnerOptions).flink_master)
+    if master.startswith("["):
+        # "[local]" and "[auto]"; the job server ends with this process.
+        return None
+    return master if "://" in master else f"http://{master}"
 
 
 def _ask(url: str, method: str = "GET") -> Any:

@@ -39,6 +39,8 @@ _REFUSED_LOAD = re.compile(
     r"BigQuery job \S+ failed\. Error Result: <ErrorProto\b.*?\bmessage: (['\"])(.*?)\1\s",
     re.DOTALL,
 )
+#: What gRPC says of a service that cannot be reached: an expansion service, a job server.
+_UNREACHABLE = re.compile(r'status = StatusCode\.UNAVAILABLE\s+details = "(.*?)"\s', re.DOTALL)
 
 
 class Interrupted(BaseException):
@@ -119,6 +121,9 @@ def explain(error: BaseException) -> tuple[str, int]:
     step = _STEP.search(text)
     if step is None and "Traceback (most recent call last)" not in text:
         # Not from a worker: a runner that cannot be reached, a flag that Beam refuses.
+        unreachable = _UNREACHABLE.search(text)
+        if unreachable is not None:
+            return f"a service that the job needs does not answer: {unreachable.group(1)}", FAILED
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return (lines[0] if lines else type(error).__name__), FAILED
     kind, message = [(type(error).__name__, ""), *_TYPE_LINE.findall(text)][-1]

@@ -330,7 +330,7 @@ def parse_args(parser: CommandParser, argv: list[str] | None) -> tuple[Any, list
     """The command's own flags, and Beam's; see :func:`hadabeam.pipelines.flags.parse`."""
     import sys
 
-    from . import extras, logs
+    from . import extras, logs, paths
     from .flags import parse
 
     # Beam may be imported for its flags, and would warn of what is nobody's concern.
@@ -342,6 +342,7 @@ def parse_args(parser: CommandParser, argv: list[str] | None) -> tuple[Any, list
         sinks.settle(args)
     except ParameterError as error:
         parser.error(str(error))
+    paths.settle(args, beam_args)
     if beam_args or any("://" in word for word in given):
         # The domain and the summary are read here, outside any pipeline; how an object store
         # is reached (--s3_endpoint_url, --no_auth) is told by Beam's flags.

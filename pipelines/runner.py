@@ -113,6 +113,7 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
 
     Raises:
       ParameterError: if Beam refuses the flags or knows no such runner.
+      InputError: if there is no Flink cluster where the flags say.
       RunError: if the job ended in another state than DONE.
       Exception: whatever the runner makes of an error in a worker.
     """
@@ -126,6 +127,7 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
     if on_flink:
         from . import flink_jobs
 
+        flink_jobs.check(options)
         flink_jobs.give_name(options)
     before = guard.descendants()
     try:

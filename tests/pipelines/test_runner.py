@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -158,6 +159,9 @@ def test_errors_before_a_run() -> None:
     assert guard.explain(ParameterError("k must be 2 or more")) == ("k must be 2 or more", 2)
     assert guard.explain(OSError("job server\n  did not start")) == ("job server", 1)
     assert guard.explain(RuntimeError()) == ("RuntimeError", 1)
+    rpc = '<Error of RPC:\n\tstatus = StatusCode.UNAVAILABLE\n\tdetails = "at 127.0.0.1:1"\n\tmore'
+    message, code = guard.explain(RuntimeError(rpc))
+    assert (message, code) == ("a service that the job needs does not answer: at 127.0.0.1:1", 1)
     chained = RuntimeError("outer")
     chained.__cause__ = InputError("inner [while running 'A/B']")
     assert guard.explain(chained) == ("inner", 1)
@@ -244,3 +248,17 @@ def test_jobs_elsewhere_may_take_their_time() -> None:
     assert runner.patient(["--runner=FlinkRunner"])[0].startswith("--job_server_timeout=")
     given = ["--job_server_timeout=60", "--runner=FlinkRunner"]
     assert runner.patient(given) == given
+
+
+def test_a_flink_cluster_that_is_not_there_is_named() -> None:
+    with socket.socket() as taken:
+        # Bound, and not listening: nobody answers, and nobody else gets the port.
+        taken.bind(("127.0.0.1", 0))
+        master = f"127.0.0.1:{taken.getsockname()[1]}"
+        flags = [
+            "--runner=FlinkRunner",
+            f"--flink_master={master}",
+            "--flink_job_server_jar=no.jar",
+        ]
+        with pytest.raises(InputError, match=f"no Flink cluster answers at http://{master} "):
+            runner.run(lambda pipeline: pipeline | beam.Create([1]), flags)
