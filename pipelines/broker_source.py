@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..mechanisms.errors import InputError, ParameterError
-from . import extras, sinks
+from . import extras, runner, sinks
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -79,6 +80,20 @@ def _check_loop(args: argparse.Namespace) -> None:
                 f"{sink.name} is the topic that is read: the job would read its own rows; send "
                 "them to another one"
             )
+
+
+def check_runner(args: argparse.Namespace, beam_args: Sequence[str]) -> None:
+    """Refuses a runner that does not have the source.
+
+    Raises:
+      ParameterError: names runners that do.
+    """
+    reads_pubsub = any(name.startswith("pubsub:") for name in args.input)
+    if reads_pubsub and runner.runner_name(beam_args).lower() == "prismrunner":
+        raise ParameterError(
+            "Prism, the default, does not read Pub/Sub; pass --runner=DataflowRunner, or to try it "
+            "on this machine --runner=BundleBasedDirectRunner, which forgets all when it ends"
+        )
 
 
 def check_messages(args: argparse.Namespace) -> None:

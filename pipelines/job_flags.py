@@ -22,7 +22,7 @@ REPORT_FORMATS = ("auto", "jsonl", "csv", "parquet", "avro")
 OUTPUT_FORMATS = ("avro", "parquet", "csv", "jsonl")
 #: A day in microseconds.
 _DAY = 86_400_000_000
-TIME_UNITS = ("auto", "s", "ms", "us", "iso")
+TIME_UNITS = ("auto", "s", "ms", "us", "ns", "iso")
 POST_PROCESSING = ("simplex", "clip", "none", "empirical_bayes")
 
 
@@ -72,7 +72,8 @@ def add_log_flags(parser: CommandParser, reports: bool = False) -> None:
     group.add_argument(
         "--time_field",
         metavar="FIELD",
-        help="when it happened: epoch seconds, milliseconds or microseconds, or ISO 8601",
+        help="when it happened: seconds, milliseconds, microseconds or nanoseconds since 1970 "
+        "UTC, or ISO 8601",
     )
     group.add_argument(
         "--time_unit",
@@ -149,7 +150,8 @@ def add_key_flags(parser: CommandParser) -> None:
         "--assignment_key",
         type=flag_types.key_file,
         metavar="FILE",
-        help="gives users their columns; the collector may know it",
+        help="gives users their columns; the collector may know it. A file on every worker, or "
+        "gcpsecret:projects/PROJECT/secrets/NAME/versions/N",
     )
     group.add_argument(
         "--coin_key",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..mechanisms.errors import ParameterError
 from . import guard, job_flags, runner, sinks
-from .broker_source import check_messages, from_broker, read_messages
+from .broker_source import check_messages, check_runner, from_broker, read_messages
 from .stream_flags import parser
 
 if TYPE_CHECKING:
@@ -249,6 +249,7 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     from .stream_definition import claim_folder
 
     beam_args = streaming_args(beam_args)
+    check_runner(args, beam_args)
     keys, windowing = _check(args)
     check_messages(args)
     oracle = job_flags.oracle_of(args)

@@ -54,7 +54,7 @@ def parser() -> CommandParser:
     _add_broker_flags(found)
     job_flags.add_oracle_flags(found)
     job_flags.add_key_flags(found)
-    job_flags.add_window_flags(found)
+    job_flags.add_window_flags(found, "; needs --time_field if logs are files")
     _add_time_flags(found)
     _add_output_flags(found)
     sinks.add_sink_flags(found, streaming=True)
@@ -70,7 +70,7 @@ def _add_broker_flags(found: CommandParser) -> None:
         "--input kafka:HOST:PORT/TOPIC or pubsub:projects/PROJECT/subscriptions/NAME\n"
         "reads messages: JSON objects, with --input_format avro Avro records, with\n"
         "--input_format reports reports as JSON or Avro. Without --time_field a record's time is\n"
-        "its message's.",
+        "its message's. Prism, the default runner, reads Kafka but not Pub/Sub.",
     )
     group.add_argument(
         "--message_schema",
@@ -173,7 +173,7 @@ def _add_run_flags(found: CommandParser) -> None:
         "--stop_after",
         type=flag_types.duration_or_zero,
         metavar="TIME",
-        help="end after so long; every window is then published as it stands",
+        help="end after so long; every window is then published as it stands (not with a broker)",
     )
     group.add_argument(
         "--shards",

@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
+from hadabeam.mechanisms.errors import ParameterError
 from hadabeam.pipelines import batch, estimate, job_flags, privatize, stream, stream_flags
-from hadabeam.pipelines.broker_source import check_messages, from_broker, read_schemas
+from hadabeam.pipelines.broker_source import (
+    check_messages,
+    check_runner,
+    from_broker,
+    read_schemas,
+)
 from hadabeam.testing import seeded_key_files
 
 VISIT = {
@@ -129,3 +135,14 @@ def test_other_commands_name_the_one_that_reads_brokers(
     assert source in said
     assert "has no end" in said
     assert "hadabeam stream" in said
+
+
+def test_prism_does_not_read_pubsub(arguments: dict[str, Any], tmp_path: Path) -> None:
+    pubsub = parse(
+        arguments, {"input": "pubsub:projects/my-project/subscriptions/visits"}, tmp_path
+    )
+    with pytest.raises(ParameterError, match="does not read Pub/Sub; pass --runner=Dataflow"):
+        check_runner(pubsub, stream.streaming_args([]))
+    check_runner(pubsub, stream.streaming_args(["--runner=DataflowRunner"]))
+    check_runner(pubsub, stream.streaming_args(["--runner=BundleBasedDirectRunner"]))
+    check_runner(parse(arguments, {}, tmp_path), stream.streaming_args([]))
