@@ -1,9 +1,10 @@
-"""How topics of Kafka are named on a command line, and which options a client may be given."""
+"""What reading and writing Kafka share: names of topics, options of clients, the part in Java."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ..mechanisms.errors import ParameterError
@@ -59,3 +60,21 @@ def check_options(options: Mapping[str, str], codec: str) -> None:
     for part in ("key", "value"):
         if f"{part}.{codec}" in options:
             raise ParameterError(f"leave {part}.{codec} out: messages are bytes")
+
+
+@contextlib.contextmanager
+def java_part() -> Iterator[None]:
+    """Explains, where KafkaIO is put on a pipeline, that its part in Java is missing.
+
+    Raises:
+      ParameterError: says what to do, if Beam cannot download it.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith("Unable to fetch"):
+            raise
+        raise ParameterError(
+            "Beam cannot download the Java part of its KafkaIO; start an expansion service "
+            "that has it, and name it with --kafka_expansion HOST:PORT"
+        ) from error

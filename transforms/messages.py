@@ -20,7 +20,7 @@ from .avro_messages import AvroMessages, MessageSchema
 from .extract import Extractor
 from .fields import RecordFields
 from .json_messages import JsonMessages
-from .kafka_topics import check_options, kafka_topic
+from .kafka_topics import check_options, java_part, kafka_topic
 from .records import DEAD_LETTERS, TALLIES, DeadLetter, Tally, add_tallies
 from .report_messages import ReportMessages
 from .rows import Rows
@@ -133,17 +133,14 @@ class ReadMessages(beam.PTransform):
 
         options = {"bootstrap.servers": servers, "auto.offset.reset": "earliest"}
         options.update(self.consumer_options)
-        return (
-            pipeline
-            | "Read"
-            >> ReadFromKafka(
+        with java_part():
+            records = pipeline | "Read" >> ReadFromKafka(
                 consumer_config=options,
                 topics=[topic],
                 timestamp_policy="CreateTime",
                 expansion_service=self.expansion_service,
             )
-            | "Values" >> beam.Map(_value).with_output_types(bytes)
-        )
+        return records | "Values" >> beam.Map(_value).with_output_types(bytes)
 
 
 def _value(record: tuple[bytes, bytes]) -> bytes:

@@ -21,16 +21,25 @@ _STEP = 8
 
 
 class SplitPacked(beam.PTransform):
-    """Splits rows of ``packed_reports.avsc`` so that each fits into a message of 512,000 bytes.
+    """Splits rows of ``packed_reports.avsc`` so that each fits into a message.
 
     A row keeps 8 reports, however large these are.
 
     Input: PCollection[pyarrow.RecordBatch] with the columns of ``packed_reports.avsc``. Output: the
     same, of one row each.
+
+    Args:
+      message_bytes: of a message, at most (default 512,000).
     """
 
+    def __init__(self, message_bytes: int = MESSAGE_BYTES) -> None:
+        super().__init__()
+        self._bytes = message_bytes
+
     def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
-        return batches | "Split" >> beam.FlatMap(split_packed).with_output_types(pa.RecordBatch)
+        return batches | "Split" >> beam.FlatMap(split_packed, self._bytes).with_output_types(
+            pa.RecordBatch
+        )
 
 
 def split_packed(

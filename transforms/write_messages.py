@@ -16,10 +16,10 @@ from apache_beam.transforms.window import GlobalWindows
 from ..mechanisms.errors import InputError, ParameterError
 from .encodings import conform
 from .format_messages import FormatMessages, Message
-from .kafka_topics import FORM, KafkaTopic, check_options, kafka_topic
+from .kafka_topics import FORM, KafkaTopic, check_options, java_part, kafka_topic
 from .records import DEAD_LETTERS, DeadLetter
 from .report_ids import AddReportIds
-from .split_packed import SplitPacked
+from .split_packed import MESSAGE_BYTES, SplitPacked
 
 #: What Google calls a project and a topic.
 _PUBSUB = re.compile(
@@ -110,7 +110,7 @@ class WriteMessages(beam.PTransform):
         if self.schema == "report":
             rows |= "AddIds" >> AddReportIds()
         elif self.schema == "packed_reports":
-            rows |= "Split" >> SplitPacked()
+            rows |= "Split" >> SplitPacked(min(self._most, MESSAGE_BYTES))
         fit = beam.ParDo(Fit(self.sink, self._most, self.streaming))
         found = rows | self._format | "Fit" >> fit.with_outputs(DEAD_LETTERS, main="messages")
         found.messages.element_type = Message
@@ -139,17 +139,10 @@ class WriteMessages(beam.PTransform):
         pairs = messages | "ToKafka" >> beam.Map(_pair).with_output_types(
             tuple[bytes | None, bytes]
         )
-        try:
+        with java_part():
             pairs | "Write" >> WriteToKafka(
                 options, topic, expansion_service=self.expansion_service
             )
-        except RuntimeError as error:
-            if not str(error).startswith("Unable to fetch"):
-                raise
-            raise ParameterError(
-                "Beam cannot download the Java part of its KafkaIO; start an expansion service "
-                "that has it, and name it with --kafka_expansion HOST:PORT"
-            ) from error
 
 
 class ConformRows(beam.PTransform):

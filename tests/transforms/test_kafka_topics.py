@@ -6,7 +6,7 @@ import pytest
 
 from hadabeam.mechanisms.errors import ParameterError
 from hadabeam.transforms.fields import RecordFields
-from hadabeam.transforms.kafka_topics import check_options, kafka_topic
+from hadabeam.transforms.kafka_topics import check_options, java_part, kafka_topic
 from hadabeam.transforms.messages import ReadMessages
 
 
@@ -43,3 +43,10 @@ def test_passwords_in_options_are_not_shown():
     options = {"sasl.jaas.config": 'password="hunter2"'}
     source = ReadMessages("kafka:h:1/t", RecordFields("u", "v"), consumer_options=options)
     assert "hunter2" not in repr(source)
+
+
+def test_a_java_part_that_cannot_be_had():
+    with pytest.raises(ParameterError, match="--kafka_expansion"), java_part():
+        raise RuntimeError("Unable to fetch remote job server jar at https://repo.example")
+    with pytest.raises(RuntimeError, match="another"), java_part():
+        raise RuntimeError("another")

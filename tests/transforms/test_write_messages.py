@@ -34,7 +34,7 @@ from hadabeam.transforms.records import DeadLetter
 from hadabeam.transforms.report_ids import AddReportIds
 from hadabeam.transforms.reports import packed_rows, report_rows, unpack_row
 from hadabeam.transforms.single_object import fingerprint, unframe
-from hadabeam.transforms.split_packed import split_packed
+from hadabeam.transforms.split_packed import SplitPacked, split_packed
 from hadabeam.transforms.stream import Pane
 from hadabeam.transforms.windows import CalendarDays
 from hadabeam.transforms.write import write_table
@@ -197,8 +197,7 @@ def test_up_to_the_broker(tmp_path):
         assert sorted(found) == sorted(expected)
 
 
-def reports():
-    n = 100
+def reports(n=100):
     columns = pa.array(np.arange(n, dtype=np.int32) % 3 + 1)
     bits = pa.array((np.arange(n) % 2).astype(np.uint8))
     return pa.RecordBatch.from_pydict({"column": columns, "bit": bits})
@@ -248,6 +247,13 @@ def test_packed_reports_in_parts(width, n):
     for name in ("column", "bit", "payload")[: 3 if width else 2]:
         joined = np.concatenate([getattr(part, name) for part in unpacked])
         assert np.array_equal(joined, getattr(expected, name))
+
+
+def test_packed_reports_fit_into_messages_of_the_producers_size(tmp_path):
+    rows = packed_rows(reports(1000), ORACLE.collection_id, DAY)
+    parts = run(SplitPacked(2_500), [rows], tmp_path / "p")
+    assert sum(map(n_of, parts)) == 1000
+    assert all(len(next(messages(part, "packed_reports")).value) <= 2_500 for part in parts)
 
 
 def n_of(part):
