@@ -91,8 +91,9 @@ def check_runner(args: argparse.Namespace, beam_args: Sequence[str]) -> None:
     reads_pubsub = any(name.startswith("pubsub:") for name in args.input)
     if reads_pubsub and runner.runner_name(beam_args).lower() == "prismrunner":
         raise ParameterError(
-            "Prism, the default, does not read Pub/Sub; pass --runner=DataflowRunner, or to try it "
-            "on this machine --runner=BundleBasedDirectRunner, which forgets all when it ends"
+            "Prism, the default, does not read Pub/Sub; pass --runner=DataflowRunner, or for a "
+            "first look on this machine --runner=BundleBasedDirectRunner, which is slow and may "
+            "lose messages"
         )
 
 
