@@ -62,7 +62,10 @@ def parse_table(text: str) -> TableName:
     """
     found = _TABLE.fullmatch(text.removeprefix("bigquery:"))
     if found is None:
-        raise ParameterError(f"{text!r} is no BigQuery table; write {FORM}")
+        raise ParameterError(
+            f"{text!r} is no BigQuery table; write {FORM} (the id of a project has 6 to 30 small "
+            "letters, digits and hyphens)"
+        )
     return TableName(*(part or "" for part in found.groups()))
 
 
