@@ -1,4 +1,4 @@
-"""Asking a Flink cluster itself: whether it is there, and to cancel a job.
+"""Asking a Flink cluster itself: whether it is there, how a job fares, and to cancel it.
 
 Beam tries for minutes to reach a cluster, without a word. On Ctrl-C it interrupts the client that
 waits for the job; the cluster goes on with it. So jobs get a name of their own, by which the
@@ -66,13 +66,36 @@ def cancel(options: PipelineOptions) -> None:
     Raises:
       OSError: if the cluster does not answer.
     """
+    for job in _alive(options):
+        _ask(f"{job}?mode=cancel", "PATCH")
+
+
+def failures(options: PipelineOptions) -> list[str]:
+    """Stack traces of why the job of that name had to be restarted, the first one first.
+
+    Empty where the job has ended, or the cluster is within the job server.
+
+    Raises:
+      OSError: if the cluster does not answer.
+    """
+    found = []
+    for job in _alive(options):
+        history = _ask(f"{job}/exceptions")["exceptionHistory"]["entries"]
+        found += [entry["stacktrace"] for entry in reversed(history)]
+    return found
+
+
+def _alive(options: PipelineOptions) -> list[str]:
+    """Where the REST service has the jobs of that name that have not ended."""
     address = _address(options)
     if address is None:
-        return
+        return []
     name = options.view_as(GoogleCloudOptions).job_name
-    for job in _ask(f"{address}/jobs/overview")["jobs"]:
-        if job["name"] == name and job["state"] in ("CREATED", "RUNNING", "RESTARTING"):
-            _ask(f"{address}/jobs/{job['jid']}?mode=cancel", "PATCH")
+    return [
+        f"{address}/jobs/{job['jid']}"
+        for job in _ask(f"{address}/jobs/overview")["jobs"]
+        if job["name"] == name and job["state"] in ("CREATED", "RUNNING", "RESTARTING", "FAILING")
+    ]
 
 
 def _address(options: PipelineOptions) -> str | None:

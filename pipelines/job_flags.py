@@ -84,8 +84,8 @@ def add_log_flags(parser: CommandParser, reports: bool = False) -> None:
     group.add_argument(
         "--dead_letter_content",
         action="store_true",
-        help="keep the content of records that cannot be used in PREFIX-dead-letters.jsonl, "
-        "which otherwise holds reason, file and position; the content is private data",
+        help="keep the content of records that cannot be used in the dead letters, which otherwise "
+        "hold reason, file and position; the content is private data",
     )
 
 
@@ -194,8 +194,14 @@ def add_window_flags(parser: CommandParser, needs: str = "; needs --time_field")
     )
 
 
-def add_output_flags(parser: CommandParser, what: str) -> None:
-    """Where the result goes."""
+def add_output_flags(parser: CommandParser, what: str, *kinds: str) -> None:
+    """Where the result goes.
+
+    Args:
+      parser: gets the flags.
+      what: the files that are written.
+      kinds: of sinks that can get the rows as well; default: all.
+    """
     group = parser.add_argument_group("what is written")
     sinks.add_output(
         group,
@@ -203,6 +209,7 @@ def add_output_flags(parser: CommandParser, what: str) -> None:
         "PREFIX",
         f"writes {what}, PREFIX-summary.json, and PREFIX-dead-letters.jsonl if records could not "
         "be used",
+        *kinds,
     )
     group.add_argument(
         "--output_format", choices=OUTPUT_FORMATS, default="avro", help="default avro"

@@ -40,7 +40,7 @@ def parser() -> CommandParser:
     job_flags.add_oracle_flags(found)
     job_flags.add_key_flags(found)
     job_flags.add_window_flags(found)
-    job_flags.add_output_flags(found, "PREFIX-reports-*.FORMAT")
+    job_flags.add_output_flags(found, "PREFIX-reports-*.FORMAT", "kafka", "pubsub")
     sinks.add_sink_flags(found, reports=True)
     found.add_argument(
         "--packed",

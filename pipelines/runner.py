@@ -125,7 +125,7 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
     local = is_local(beam_args)
     on_flink = is_flink(beam_args)
     if on_flink:
-        from . import flink_jobs
+        from . import flink_jobs, flink_watch
 
         flink_jobs.check(options)
         flink_jobs.give_name(options)
@@ -150,6 +150,8 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
             result = pipeline.run()
             guard.take_signals()
             if waits(beam_args):
+                if on_flink:
+                    stack.enter_context(flink_watch.watched(options))
                 state = result.wait_until_finish()
                 if state not in (None, PipelineState.DONE):
                     raise RunError(f"the job ended as {state}")

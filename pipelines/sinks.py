@@ -94,7 +94,9 @@ def _check(sink: Sink) -> None:
         check_topic(sink.name)
 
 
-def add_output(group: Any, place: Callable[[str], str], metavar: str, text: str) -> None:
+def add_output(
+    group: Any, place: Callable[[str], str], metavar: str, text: str, *kinds: str
+) -> None:
     """Adds ``--output`` to a group of flags.
 
     Args:
@@ -102,15 +104,16 @@ def add_output(group: Any, place: Callable[[str], str], metavar: str, text: str)
       place: the type of the place for files.
       metavar: what the place is called.
       text: what is written there.
+      kinds: of sinks that are offered; default: all of :data:`FORMS`.
     """
+    forms = [FORMS[kind] for kind in kinds or FORMS]
     group.add_argument(
         "--output",
         required=True,
         action="append",
         type=output_type(place),
         metavar=metavar,
-        help=f"{text}. May be given again, for sinks that get the rows as well: "
-        f"{', '.join(FORMS.values())}",
+        help=f"{text}. May be given again, for sinks that get the rows as well: {', '.join(forms)}",
     )
 
 

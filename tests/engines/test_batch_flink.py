@@ -79,6 +79,27 @@ def test_a_signal_cancels_the_job_on_the_cluster(
     assert not list(tmp_path.glob("out*"))
 
 
+def test_why_a_job_is_tried_again_is_told(
+    flink: Flink, logs: str, job_flags: list[str], tmp_path: Path
+) -> None:
+    name = f"hadabeam-wrong-{uuid.uuid4().hex[:8]}"
+    flags = ["--input", logs, *job_flags, *flink.flags, "--output", tmp_path / "out"]
+    (tmp_path / "coin.key").unlink()
+    running = hadabeam("batch", *flags, "--job_name", name, wait=False)
+    try:
+        flink.wait(name, lambda job: job["timestamps"]["RESTARTING"], "a restart")
+        # What is told is looked up every five seconds.
+        assert running.stdout is not None
+        told = next(line for line in running.stdout if "tries again" in line)
+    finally:
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=60)
+        job = flink.find(name)
+        if job is not None:
+            flink.cancel(job)
+    assert "coin.key" in told
+
+
 def _is_reading(job: dict) -> bool:
     return any(
         "Limit" in vertex["name"] and vertex["tasks"]["RUNNING"] for vertex in job["vertices"]

@@ -272,7 +272,7 @@ def test_a_stream_from_topic_to_topic(
     job = hadabeam(
         *("stream", "--input", kafka.name(source), *hourly(job_flags), *kafka.flags, *runner),
         *("--output", out, "--output_format", "jsonl", "--output", kafka.name(topic)),
-        *("--early", "2s", "--allowed_lateness", "2d", "--", "--checkpointing_interval=2000"),
+        *("--early", "2s", "--allowed_lateness", "2d"),
         wait=False,
     )
     try:
