@@ -85,6 +85,16 @@ def failures(options: PipelineOptions) -> list[str]:
     return found
 
 
+def has_checkpoint(options: PipelineOptions) -> bool:
+    """Whether the job of that name has a checkpoint to go on from.
+
+    Raises:
+      OSError: if the cluster does not answer.
+    """
+    found = [_ask(f"{job}/checkpoints")["counts"]["completed"] for job in _alive(options)]
+    return any(found)
+
+
 def _alive(options: PipelineOptions) -> list[str]:
     """Where the REST service has the jobs of that name that have not ended."""
     address = _address(options)

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from apache_beam.options.pipeline_options import StandardOptions
+
 from . import flink_jobs, guard
 
 if TYPE_CHECKING:
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks.
 EVERY = 5.0
+
+#: Beam's KafkaIO (ReadFromKafkaDoFn, 2.73) takes the place at which a new attempt begins from a
+#: consumer that a worker keeps, and a worker may outlive the attempt.
+_NO_CHECKPOINT = (
+    "warning: the job failed before its first checkpoint and begins anew; what had been read of a "
+    "Kafka topic by then may be missing. Cancel the job (Ctrl-C) and run the command again"
+)
 
 _JAVA = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+([\w$]+)(?:: (.*))?", re.M)
 
@@ -31,20 +40,24 @@ def watched(options: PipelineOptions) -> Iterator[None]:
       options: of the job, which has a name of its own.
     """
     over = threading.Event()
+    streaming = options.view_as(StandardOptions).streaming
 
     def watch() -> None:
         told: set[str] = set()
+
+        def tell(what: str) -> None:
+            if what not in told and not over.is_set():
+                told.add(what)
+                print(what, file=sys.stderr, flush=True)
+
         while not over.wait(EVERY):
             # A cluster that does not answer now may answer later.
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                for reason in reasons(flink_jobs.failures(options)):
-                    if reason not in told and not over.is_set():
-                        told.add(reason)
-                        print(
-                            f"the job failed on the cluster, which tries again: {reason}",
-                            file=sys.stderr,
-                            flush=True,
-                        )
+                found = list(reasons(flink_jobs.failures(options)))
+                if found and not told and streaming and not flink_jobs.has_checkpoint(options):
+                    tell(_NO_CHECKPOINT)
+                for reason in found:
+                    tell(f"the job failed on the cluster, which tries again: {reason}")
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -70,9 +70,7 @@ class AvroFields:
         numbers = pa.array(values, pa.int64())
         if pa.types.is_date32(kind):
             # Damage may be any number of days.
-            fits = pc.and_(
-                pc.less_equal(numbers, _MAX_DAYS), pc.greater_equal(numbers, -_MAX_DAYS)
-            )
+            fits = pc.and_(pc.less_equal(numbers, _MAX_DAYS), pc.greater_equal(numbers, -_MAX_DAYS))
             numbers = pc.if_else(fits, numbers, pa.scalar(None, pa.int64())).cast(pa.int32())
         return numbers.cast(kind)
 

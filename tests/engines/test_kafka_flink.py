@@ -45,6 +45,7 @@ def test_nothing_is_lost_or_counted_twice(
     )
     try:
         id = flink.wait(name, lambda job: holding(out), "the first pane")
+        flink.await_checkpoint(id)
         before = len(producer.records)
         flink.kill_busy(id)
         flink.wait(name, lambda job: job["timestamps"]["RESTARTING"], "the restart")

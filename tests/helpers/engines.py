@@ -120,6 +120,13 @@ class Flink:
                 read[name] = read.get(name, 0) + manager["metrics"]["read-records"]
         return {name: number for name, number in read.items() if number}
 
+    def await_checkpoint(self, job: str) -> None:
+        """Waits until a job has a checkpoint to go on from."""
+        deadline = time.monotonic() + PATIENCE
+        while not self.get(f"/jobs/{job}/checkpoints")["counts"]["completed"]:
+            assert time.monotonic() < deadline, f"the job {job} has no checkpoint"
+            time.sleep(0.5)
+
     def cancel(self, job: str) -> None:
         """Cancels a job, if it has not ended, and waits until its slots are free."""
         request = urllib.request.Request(

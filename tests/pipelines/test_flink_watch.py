@@ -65,7 +65,8 @@ def cluster():
     server.server_close()
 
 
-def test_each_reason_is_told_once(cluster, monkeypatch):
+@pytest.mark.parametrize("checkpoints", [None, 0, 3], ids=["batch", "none", "some"])
+def test_each_reason_is_told_once(cluster, monkeypatch, checkpoints):
     address, answers = cluster
     jobs = [
         {"jid": "old", "name": "mine", "state": "FAILED"},
@@ -75,20 +76,25 @@ def test_each_reason_is_told_once(cluster, monkeypatch):
     answers["/jobs/overview"] = {"jobs": jobs}
     history = [{"stacktrace": trace} for trace in (FLINK, PYTHON, PYTHON)]
     answers["/jobs/job/exceptions"] = {"exceptionHistory": {"entries": history}}
+    answers["/jobs/job/checkpoints"] = {"counts": {"completed": checkpoints or 0}}
+    wanted = 3 if checkpoints == 0 else 2
     told, enough = [], threading.Event()
 
     def look(*words, **_):
         told.append(" ".join(words))
-        if len(told) == 2:
+        if len(told) == wanted:
             enough.set()
 
     monkeypatch.setattr(flink_watch, "EVERY", 0.01)
     monkeypatch.setattr("builtins.print", look)
-    options = PipelineOptions(["--flink_master", address, "--job_name", "mine"])
+    flags = ["--flink_master", address, "--job_name", "mine"]
+    options = PipelineOptions(flags + ["--streaming"] * (checkpoints is not None))
     with flink_watch.watched(options):
         assert enough.wait(30)
         # What is told already is not told at the next looks.
         time.sleep(0.2)
+    if checkpoints == 0:
+        assert "before its first checkpoint" in told.pop(0)
     assert told == [
         "the job failed on the cluster, which tries again: ValueError in the step 'Parse/Parse'",
         f"the job failed on the cluster, which tries again: {FLINK.splitlines()[0]}",
