@@ -122,7 +122,7 @@ def test_metrics_tell_the_same(commands):
         *("--domain", str(commands.domain), "--epsilon", "1", "--unknown", "drop"),
         *("--output", str(commands.folder / "metrics"), "--time_field", "time"),
     ]
-    args = batch.parser().parse_args(argv)
+    args, _ = batch.job_flags.parse_args(batch.parser(), argv)
     oracle = batch.job_flags.oracle_of(args)
     result = runner.run(lambda pipeline: batch.build(pipeline, args, oracle), [])
     found = {
