@@ -22,7 +22,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO, cast
 
 from ..mechanisms.errors import InputError, ParameterError
 from . import logs
@@ -191,12 +191,30 @@ class _Signals:
             end(descendants() - self.before)
             os._exit(128 + number)
         self.number = number
-        # Threads will fail because their peers are gone. That is no news.
+        # Threads will fail because their peers are gone. That is no news, and Beam's workers
+        # print it.
         threading.excepthook = lambda args: None
+        sys.stderr = cast(TextIO, _MainThreadOnly(sys.stderr))
         threading.Thread(target=_watch, args=(number, self.before), daemon=True).start()
         for stop in list(_first):
             stop()
         raise Interrupted(number)
+
+
+class _MainThreadOnly:
+    """A text file that takes what the main thread writes, and drops the rest."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """Writes, or does not; returns the number of characters."""
+        if threading.current_thread() is threading.main_thread():
+            self._file.write(text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 #: The signal handling of the commands that are running: one, or none.

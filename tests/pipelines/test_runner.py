@@ -250,6 +250,38 @@ def test_jobs_elsewhere_may_take_their_time() -> None:
     assert runner.patient(given) == given
 
 
+_LATE = """\
+import os, signal, sys, threading, time
+from hadabeam.pipelines.guard import guarded
+
+def complain():
+    print("a worker complains", file=sys.stderr)
+
+def body():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    finally:
+        print("the job is told", file=sys.stderr)
+        thread = threading.Thread(target=complain)
+        thread.start()
+        thread.join()
+
+guarded("hadabeam test", body)
+"""
+
+
+def test_workers_that_lose_their_runner_to_a_signal_say_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LATE], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 130
+    assert done.stderr.splitlines() == [
+        "the job is told",
+        "hadabeam test: interrupted; what was published stays, what was unfinished is gone",
+    ]
+
+
 def test_a_flink_cluster_that_is_not_there_is_named() -> None:
     with socket.socket() as taken:
         # Bound, and not listening: nobody answers, and nobody else gets the port.
