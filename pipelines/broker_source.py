@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FLAGS = ("consumer_option", "timestamp_attribute", "id_attribute", "message_schema")
 #: How sources are written.
 _FORMS = {
-    "kafka": "kafka:HOST:PORT[,HOST:PORT]/TOPIC",
+    "kafka": sinks.FORMS["kafka"],
     "pubsub": "pubsub:projects/PROJECT/subscriptions/NAME",
 }
 _FORMATS = ("auto", "jsonl", "avro", "reports")

@@ -26,7 +26,7 @@ _NO_CHECKPOINT = (
     "Kafka topic by then may be missing. Cancel the job (Ctrl-C) and run the command again"
 )
 
-_JAVA = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+([\w$]+)(?:: (.*))?", re.M)
+_JAVA = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+([\w$]+)", re.M)
 
 
 @contextlib.contextmanager
@@ -81,5 +81,5 @@ def reasons(traces: list[str]) -> Iterator[str]:
         elif "Traceback (most recent call last)" in trace:
             yield guard.explain(RuntimeError(trace))[0].removeprefix("the run failed: ")
         else:
-            kinds = [kind for kind, _ in _JAVA.findall(trace)]
+            kinds = _JAVA.findall(trace)
             yield f"{kinds[-1] if kinds else 'an error'} in a worker"

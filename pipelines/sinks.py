@@ -117,6 +117,15 @@ def add_output(
     )
 
 
+def add_kafka_expansion(group: Any) -> None:
+    """Adds ``--kafka_expansion``, for reading as for sending, to a group of flags."""
+    group.add_argument(
+        "--kafka_expansion",
+        metavar="HOST:PORT",
+        help="a running expansion service with Beam's KafkaIO; default: Beam starts its own",
+    )
+
+
 def add_sink_flags(
     parser: CommandParser, *, streaming: bool = False, reports: bool = False
 ) -> None:
@@ -144,11 +153,7 @@ def add_sink_flags(
         help="for Kafka's producer, as compression.type=zstd; may be given several times",
     )
     if not streaming:
-        group.add_argument(
-            "--kafka_expansion",
-            metavar="HOST:PORT",
-            help="a running expansion service with Beam's KafkaIO; default: Beam starts its own",
-        )
+        add_kafka_expansion(group)
     if not reports:
         group.add_argument(
             "--bigquery_write",

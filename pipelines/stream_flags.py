@@ -90,11 +90,7 @@ def _add_broker_flags(found: CommandParser) -> None:
         metavar="NAME=VALUE",
         help="for Kafka's consumer, as group.id=hadabeam; may be given several times",
     )
-    group.add_argument(
-        "--kafka_expansion",
-        metavar="HOST:PORT",
-        help="a running expansion service with Beam's KafkaIO; default: Beam starts its own",
-    )
+    sinks.add_kafka_expansion(group)
     group.add_argument(
         "--timestamp_attribute",
         metavar="NAME",

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -39,14 +39,18 @@ def variables(service: str) -> dict[str, str]:
     return {name: value.strip("'") for name, value in pairs}
 
 
+def lacking(message: str) -> NoReturn:
+    """Skips the test at hand for what it lacks; where engines are required, fails it."""
+    if os.environ.get("HADABEAM_ENGINES") == "required":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
 def reach(service: str) -> dict[str, str]:
     """How to reach a service that the test at hand needs."""
     env = variables(service)
     if not env:
-        message = f"{service} is down; start it with: deploy/cluster up {service}"
-        if os.environ.get("HADABEAM_ENGINES") == "required":
-            pytest.fail(message)
-        pytest.skip(message)
+        lacking(f"{service} is down; start it with: deploy/cluster up {service}")
     return env
 
 
@@ -55,20 +59,14 @@ def installed(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        message = f"{module} is not installed; run pip install -e '.[{extra}]'"
-        if os.environ.get("HADABEAM_ENGINES") == "required":
-            pytest.fail(message)
-        pytest.skip(message)
+        lacking(f"{module} is not installed; run pip install -e '.[{extra}]'")
 
 
 def prism_flags() -> list[str]:
     """The flags of Prism, Beam's runner that streams, for the test at hand."""
     place = os.environ.get("HADABEAM_PRISM")
     if not place:
-        message = "set HADABEAM_PRISM=$(deploy/cluster install prism)"
-        if os.environ.get("HADABEAM_ENGINES") == "required":
-            pytest.fail(message)
-        pytest.skip(message)
+        lacking("set HADABEAM_PRISM=$(deploy/cluster install prism)")
     return [f"--prism_location={place}", "--environment_type=LOOPBACK"]
 
 
