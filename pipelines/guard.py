@@ -165,10 +165,14 @@ class _Signals:
         self.before = descendants()
         self.number: int | None = None
         self._earlier: dict[signal.Signals, Any] = {}
+        self._stderr: TextIO | None = None
 
     def __enter__(self) -> None:
         # Only the main thread can have handlers.
         if threading.current_thread() is threading.main_thread():
+            # From the outset, so that who borrows standard error meanwhile gives this one back.
+            self._stderr = sys.stderr
+            sys.stderr = cast(TextIO, _AfterSignal(sys.stderr, self))
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._earlier[number] = signal.signal(number, self._handle)
             _active.append(self)
@@ -182,6 +186,8 @@ class _Signals:
         if self in _active:
             _active.remove(self)
         if self.number is None:
+            if self._stderr is not None:
+                sys.stderr = self._stderr
             for number, handler in self._earlier.items():
                 signal.signal(number, handler)
 
@@ -194,22 +200,24 @@ class _Signals:
         # Threads will fail because their peers are gone. That is no news, and Beam's workers
         # print it.
         threading.excepthook = lambda args: None
-        sys.stderr = cast(TextIO, _MainThreadOnly(sys.stderr))
+        sys.stderr = cast(TextIO, _AfterSignal(sys.stderr, self))
         threading.Thread(target=_watch, args=(number, self.before), daemon=True).start()
         for stop in list(_first):
             stop()
         raise Interrupted(number)
 
 
-class _MainThreadOnly:
-    """A text file that takes what the main thread writes, and drops the rest."""
+class _AfterSignal:
+    """A text file that, once a signal came, takes only what the main thread writes."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: TextIO, signals: _Signals) -> None:
         self._file = file
+        self._signals = signals
 
     def write(self, text: str) -> int:
         """Writes, or does not; returns the number of characters."""
-        if threading.current_thread() is threading.main_thread():
+        main = threading.current_thread() is threading.main_thread()
+        if main or self._signals.number is None:
             self._file.write(text)
         return len(text)
 

@@ -251,32 +251,44 @@ def test_jobs_elsewhere_may_take_their_time() -> None:
 
 
 _LATE = """\
-import os, signal, sys, threading, time
+import atexit, os, signal, sys, threading, time
 from hadabeam.pipelines.guard import guarded
 
-def complain():
+def write():
     print("a worker complains", file=sys.stderr)
 
+def complain():
+    thread = threading.Thread(target=write)
+    thread.start()
+    thread.join()
+
+# Runners stop their servers in exit functions, and workers lose them then.
+atexit.register(complain)
+
 def body():
+    complain()
     try:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
     finally:
         print("the job is told", file=sys.stderr)
-        thread = threading.Thread(target=complain)
-        thread.start()
-        thread.join()
+        complain()
 
-guarded("hadabeam test", body)
+guarded("hadabeam test", body, debug=DEBUG)
 """
 
 
-def test_workers_that_lose_their_runner_to_a_signal_say_nothing() -> None:
+@pytest.mark.parametrize("debug", [False, True])
+def test_workers_that_lose_their_runner_to_a_signal_say_nothing(debug: bool) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _LATE], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", _LATE.replace("DEBUG", str(debug))],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 130
     assert done.stderr.splitlines() == [
+        "a worker complains",
         "the job is told",
         "hadabeam test: interrupted; what was published stays, what was unfinished is gone",
     ]
