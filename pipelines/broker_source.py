@@ -23,6 +23,13 @@ _FORMS = {
     "kafka": sinks.FORMS["kafka"],
     "pubsub": "pubsub:projects/PROJECT/subscriptions/NAME",
 }
+#: Flags that messages have no use for, and what holds for them.
+_FOR_FILES = {
+    "stop_after": "a job that reads from a broker ends when it is cancelled",
+    "max_delay": "the broker tells up to what time its messages have been read, and "
+    "--allowed_lateness is for later ones",
+    "poll": "a broker is asked all the time",
+}
 _FORMATS = ("auto", "jsonl", "avro", "reports")
 
 
@@ -60,10 +67,9 @@ def from_broker(args: argparse.Namespace) -> bool:
         )
     if args.message_schema and args.input_format != "avro":
         raise ParameterError("--message_schema is for --input_format avro")
-    if args.stop_after is not None:
-        raise ParameterError(
-            "--stop_after is for files; a job that reads from a broker ends when it is cancelled"
-        )
+    for name, instead in _FOR_FILES.items():
+        if getattr(args, name) is not None:
+            raise ParameterError(f"--{name} is for files; {instead}")
     if args.input[0].startswith("pubsub:"):
         extras.need("pubsub: inputs", "google.cloud.pubsub", "gcp")
     return True

@@ -7,6 +7,7 @@ imported only where they are used; that they are missing is said before anything
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterable
 
 from ..mechanisms.errors import ParameterError
@@ -51,7 +52,7 @@ def check_paths(words: Iterable[str]) -> None:
       ParameterError: if one is not; says what to run.
     """
     for word in words:
-        path = word.partition("=")[2] if word.startswith("-") else word
         for beginning, (module, extra) in _NEEDS.items():
-            if path.startswith(beginning):
+            # As a word of its own, as --flag=gs://..., or as [--flag=]ID=gs://...
+            if re.match(f"(?:-[^=]*=)?(?:[0-9]+=)?{beginning}", word):
                 need(f"paths that begin with {beginning}", module, extra)

@@ -349,9 +349,9 @@ def parse_args(parser: CommandParser, argv: list[str] | None) -> tuple[Any, list
     try:
         extras.check_paths(given)
         sinks.settle(args)
+        paths.settle(args, beam_args)
     except ParameterError as error:
         parser.error(str(error))
-    paths.settle(args, beam_args)
     if beam_args or any("://" in word for word in given):
         # The domain and the summary are read here, outside any pipeline; how an object store
         # is reached (--s3_endpoint_url, --no_auth) is told by Beam's flags.

@@ -22,6 +22,7 @@ from ..transforms.spill import private_folder
 from ..transforms.summary import Summarize
 from ..transforms.write import WriteDeadLetters, WriteSummary
 from . import job_flags, runner
+from .brokers import check_brokers
 
 if TYPE_CHECKING:
     from ..transforms.windows import Windowing
@@ -87,25 +88,22 @@ def check_run(args: argparse.Namespace, beam_args: list[str]) -> None:
     """Refuses before anything runs what would fail on a worker of this machine.
 
     Raises:
-      InputError: if a key file cannot be read here, and workers run here.
+      InputError: if a key file cannot be read or a broker not be reached here, and workers run
+        here.
       ParameterError: if flags do not fit together.
     """
     job_flags.windowing_of(args)
     keys = job_flags.keys_of(args)
     sent = [sink.name for sink in args.sinks if sink.kind in ("kafka", "pubsub")]
-    if sent and not keys.keyed and not _tries_once(beam_args):
+    if sent and not keys.keyed and not runner.is_here(beam_args):
         raise ParameterError(
             f"--output {sent[0]} needs --assignment_key and --coin_key on this runner (made by "
             "hadabeam keygen FILE): what was sent cannot be taken back, and a part of the job that "
             "is tried again would send other reports of the same users, and spend epsilon again"
         )
+    check_brokers(args, beam_args)
     if runner.is_local(beam_args):
         check_keys(args, keys)
-
-
-def _tries_once(beam_args: list[str]) -> bool:
-    """Whether a job fails as a whole: nothing of it is tried again."""
-    return runner.is_local(beam_args) or runner.runner_name(beam_args) == "PrismRunner"
 
 
 def check_keys(args: argparse.Namespace, keys: UserKeys | ReportKeys) -> None:
@@ -132,7 +130,7 @@ def spill_folder(args: argparse.Namespace, beam_args: list[str]) -> Iterator[str
     Raises:
       InputError: if ``--temp_dir`` cannot be written to.
     """
-    if not runner.is_local(beam_args) and runner.runner_name(beam_args) != "PrismRunner":
+    if not runner.is_here(beam_args):
         yield None
         return
     with private_folder(args.temp_dir) as folder:

@@ -1,4 +1,4 @@
-"""Paths that mean the same on workers elsewhere."""
+"""Paths that mean the same on workers elsewhere, or are refused there."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import os
 import re
 from collections.abc import Sequence
 
+from ..mechanisms.errors import ParameterError
 from ..mechanisms.keys import KeyFile
 from . import runner
 
-#: Runners whose workers run in this process, or in its folder, or on machines without our files.
-_UNCHANGED = {"prismrunner", "dataflowrunner"}
 #: A filesystem (gs://...), a broker (kafka:...), or a misspelt one.
 _NAMED = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*:")
 
@@ -25,10 +24,14 @@ def settle(args: argparse.Namespace, beam_args: Sequence[str]) -> None:
     Args:
       args: what the parser gave; ``output`` is one place.
       beam_args: Beam's flags.
+
+    Raises:
+      ParameterError: if workers are on machines that have none of this one's files.
     """
-    if not beam_args or runner.is_local(beam_args):
+    if not beam_args or runner.is_here(beam_args):
         return
-    if runner.runner_name(beam_args).lower() in _UNCHANGED:
+    if runner.runner_name(beam_args).lower() == "dataflowrunner":
+        _check_elsewhere(args)
         return
     args.input = [_absolute(path) for path in args.input]
     args.output = _absolute(args.output)
@@ -36,6 +39,24 @@ def settle(args: argparse.Namespace, beam_args: Sequence[str]) -> None:
         key = getattr(args, name, None)
         if isinstance(key, KeyFile):
             setattr(args, name, KeyFile(_absolute(key.path)))
+
+
+def _check_elsewhere(args: argparse.Namespace) -> None:
+    """Refuses what only this machine has; a key may be in the image of the workers."""
+    for flag, path in [*(("input", path) for path in args.input), ("output", args.output)]:
+        if not _NAMED.match(path):
+            raise ParameterError(
+                f"--{flag} {path} is on this machine, and workers of Dataflow see none of its "
+                "files; give a place in a bucket, gs://BUCKET/..."
+            )
+    for name in ("assignment_key", "coin_key"):
+        key = getattr(args, name, None)
+        if isinstance(key, KeyFile) and not os.path.isabs(key.path):
+            raise ParameterError(
+                f"--{name} {key.path} is on this machine, and workers of Dataflow see none of its "
+                "files; give gcpsecret:projects/PROJECT/secrets/NAME/versions/N, or the absolute "
+                "path of a file that is in their image"
+            )
 
 
 def _absolute(path: str) -> str:

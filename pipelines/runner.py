@@ -46,6 +46,11 @@ def is_local(beam_args: Sequence[str]) -> bool:
     return runner_name(beam_args).lower() in _LOCAL
 
 
+def is_here(beam_args: Sequence[str]) -> bool:
+    """Whether workers run on this machine, and nothing of the job is tried again."""
+    return is_local(beam_args) or runner_name(beam_args).lower() == "prismrunner"
+
+
 def is_flink(beam_args: Sequence[str]) -> bool:
     """Whether a job goes to Flink, through a job server."""
     return runner_name(beam_args).lower() == "flinkrunner"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..mechanisms.errors import ParameterError
 from . import guard, job_flags, runner, sinks
 from .broker_source import check_messages, check_runner, from_broker, read_messages
+from .brokers import check_brokers
 from .stream_flags import parser
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 #: The runner where none is named.
 _PRISM = "PrismRunner"
+#: How long after its event a line may be written, and how often files are looked at, in
+#: microseconds, where no flag says otherwise.
+_MAX_DELAY, _POLL = 30_000_000, 500_000
 #: Milliseconds between two checkpoints on Flink, where no other number is given.
 _CHECKPOINT_MS = 10_000
 
@@ -54,8 +58,8 @@ def build(
         None if reports else job_flags.fields_of(args),
         format="auto" if reports else args.input_format,
         time_unit=args.time_unit,
-        max_delay=args.max_delay,
-        poll=args.poll / 1_000_000,
+        max_delay=_MAX_DELAY if args.max_delay is None else args.max_delay,
+        poll=(args.poll or _POLL) / 1_000_000,
         stop_after=None if args.stop_after is None else args.stop_after / 1_000_000,
         raw_dead_letters=args.dead_letter_content,
         id_field=args.id_field,
@@ -253,6 +257,7 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     keys, windowing = _check(args)
     check_messages(args)
     oracle = job_flags.oracle_of(args)
+    check_brokers(args, beam_args)
     if runner.runner_name(beam_args) == _PRISM:
         check_keys(args, keys)
     keyed = args.per_key if args.input_format == "reports" else args.key_field is not None

@@ -123,10 +123,10 @@ def _add_time_flags(found: CommandParser) -> None:
     group.add_argument(
         "--max_delay",
         type=flag_types.duration_or_zero,
-        default=flag_types.duration("30s"),
         metavar="TIME",
         help="how long after an event its line may be written (default 30s): a window is on time "
-        "when an event so much later than its end has been read",
+        "when an event so much later than its end has been read (not with a broker, which tells "
+        "how far it is)",
     )
     group.add_argument(
         "--min_reports",
@@ -161,9 +161,8 @@ def _add_run_flags(found: CommandParser) -> None:
     group.add_argument(
         "--poll",
         type=flag_types.duration,
-        default=flag_types.duration("500ms"),
         metavar="TIME",
-        help="how often to look for something new (default 500ms)",
+        help="how often to look for something new in files (default 500ms)",
     )
     group.add_argument(
         "--stop_after",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -85,8 +86,12 @@ class Installs:
         return self._made("pubsub", [path.read_text() for path in sources], make) / "server"
 
     def prism(self) -> Path:
-        """The program that is Beam's Prism runner."""
-        module = f"github.com/apache/beam/sdks/v2/go/cmd/prism@v{VERSIONS['PRISM_VERSION']}"
+        """The program that is Beam's Prism runner, of the version of Beam that is installed."""
+        try:
+            version = importlib.metadata.version("apache-beam")
+        except importlib.metadata.PackageNotFoundError:
+            version = VERSIONS["PRISM_VERSION"]
+        module = f"github.com/apache/beam/sdks/v2/go/cmd/prism@v{version}"
 
         def make(folder: Path, log: Path) -> None:
             run(["go", "install", module], log, folder, {"GOBIN": str(folder)})

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engines import Flink, reach
-from made_logs import PAGES
+from engines import Flink, prism_flags, reach
+from made_logs import PAGES, jsonl, visits
 
 from hadabeam.testing import seeded_key_files
 
@@ -19,6 +19,25 @@ from hadabeam.testing import seeded_key_files
 def flink() -> Flink:
     """The Flink cluster."""
     return Flink(reach("flink"))
+
+
+@pytest.fixture
+def runner(request: pytest.FixtureRequest) -> list[str]:
+    """The flags of a runner by its name: Beam's own, Prism or the Flink cluster."""
+    if request.param == "local":
+        return []
+    if request.param == "prism":
+        return prism_flags()
+    flink: Flink = request.getfixturevalue("flink")
+    return list(flink.flags)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three weeks of records, as a file."""
+    path = tmp_path / "log.jsonl"
+    path.write_text(jsonl(visits(3000, 1000)))
+    return path
 
 
 @pytest.fixture

@@ -38,12 +38,11 @@ def flags(tmp_path: Path) -> list[str]:
     installed("google.cloud.storage", "gcp")
     seeded_key_files(tmp_path, "dataflow")
     (tmp_path / "domain.txt").write_text("".join(f"{page}\n" for page in PAGES))
-    (tmp_path / "log.jsonl").write_text(f'{{"user": "{CANARY}", "page": "{CANARY}", "time": 1}}\n')
     return [
         *("--user_field", "user", "--value_field", "page", "--time_field", "time"),
         *("--domain", str(tmp_path / "domain.txt"), "--epsilon", "1", "--window", "7d"),
         *("--assignment_key", str(tmp_path / "assignment.key")),
-        *("--coin_key", str(tmp_path / "coin.key"), "--input", str(tmp_path / "log.jsonl")),
+        *("--coin_key", str(tmp_path / "coin.key"), "--input", "gs://gone/logs/*.jsonl"),
         *("--runner=DataflowRunner", "--project=test-project", "--region=us-central1"),
         *("--no_auth", f"--setup_file={ROOT / 'setup.py'}"),
     ]
@@ -60,9 +59,8 @@ def build(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> beam_runner_ap
 
 
 def secrets(tmp_path: Path) -> list[bytes]:
-    """What must not be in a job: keys, and the content of logs."""
-    keys = [(tmp_path / f"{name}.key").read_bytes() for name in ("assignment", "coin")]
-    return [*keys, CANARY.encode()]
+    """What must not be in a job: the keys."""
+    return [(tmp_path / f"{name}.key").read_bytes() for name in ("assignment", "coin")]
 
 
 def test_a_batch_job(flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +227,11 @@ def test_a_submission_to_a_loopback_service_and_bucket(
     )
     with urllib.request.urlopen(request, timeout=30):
         pass
+    FileSystems.set_options(PipelineOptions(["--no_auth"]))
+    log = f"gs://{bucket}/logs/a.jsonl"
+    with FileSystems.create(log) as file:
+        file.write(f'{{"user": "{CANARY}", "page": "{CANARY}", "time": 1}}\n'.encode())
+    flags[flags.index("--input") + 1] = log
     url, jobs = service
     places = [f"--staging_location=gs://{bucket}/s", f"--temp_location=gs://{bucket}/t"]
     output = ["--output", f"gs://{bucket}/out/pages", "--no_wait_until_finish"]
@@ -238,12 +241,11 @@ def test_a_submission_to_a_loopback_service_and_bucket(
     # 1 is JOB_TYPE_BATCH.
     assert jobs[0]["type"] in (1, "JOB_TYPE_BATCH")
     assert jobs[0]["environment"]["sdkPipelineOptions"]["options"]["setup_file"]
-    FileSystems.set_options(PipelineOptions(["--no_auth"]))
     staged = FileSystems.match([f"gs://{bucket}/s/**"])[0].metadata_list
     names = {metadata.path.rpartition("/")[2] for metadata in staged}
     assert {"pipeline.pb", "workflow.tar.gz"} <= names, names
     for metadata in staged:
         with FileSystems.open(metadata.path, compression_type="uncompressed") as file:
             content = file.read()
-        for secret in secrets(tmp_path):
+        for secret in [*secrets(tmp_path), CANARY.encode()]:
             assert secret not in content, metadata.path

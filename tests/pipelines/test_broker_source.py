@@ -88,6 +88,8 @@ NO_LOG = dict.fromkeys(("user_field", "value_field", "coin_key"))
         ({**AVRO, "user_field": "usr"}, "did you mean 'user'?"),
         ({**AVRO, "time_field": "at"}, "has no field 'at'"),
         ({"stop_after": "3s"}, "ends when it is cancelled"),
+        ({"poll": "1s"}, "--poll is for files"),
+        ({"max_delay": "0"}, "--max_delay is for files; the broker tells"),
         ({"input_format": "reports"}, "--user_field is for logs"),
         ({**NO_LOG, **AVRO, "input_format": "reports"}, "is for --input_format avro"),
     ],

@@ -10,13 +10,17 @@ FLAGS = ["--user_field", "u", "--value_field", "v", "--epsilon", "1"]
 
 
 @pytest.mark.parametrize(("scheme", "extra"), [("gs", "gcp"), ("s3", "aws"), ("hdfs", "hdfs")])
-@pytest.mark.parametrize("form", ["two words", "one word"])
+@pytest.mark.parametrize("form", ["two words", "one word", "a message schema"])
 def test_a_missing_filesystem_names_its_extra(scheme, extra, form, capsys, monkeypatch):
     monkeypatch.setattr(extras, "has", lambda module: False)
     path = f"{scheme}://bucket/log.jsonl"
-    given = ["--input", path] if form == "two words" else [f"--input={path}"]
+    command, given = {
+        "two words": ("batch", ["--input", path]),
+        "one word": ("batch", [f"--input={path}"]),
+        "a message schema": ("stream", ["--input=kafka:h:1/t", f"--message_schema=7={path}"]),
+    }[form]
     with pytest.raises(SystemExit) as leaving:
-        main(["batch", *given, *FLAGS, "--domain", "d.txt", "--output", "out/x"])
+        main([command, *given, *FLAGS, "--domain", "d.txt", "--output", "out/x"])
     assert leaving.value.code == 2
     assert f"pip install 'hadabeam[{extra}]'" in capsys.readouterr().err
 

@@ -17,6 +17,7 @@ NO_FLAGS = {"command", "table"}
 SECRET = "gcpsecret:projects/p/secrets/s/versions/3"
 GOOD = {
     "input": "gs://bucket/logs/*.jsonl.gz",
+    "message_schema": "7=gs://bucket/visit.avsc",
     "user_field": "user.id",
     "value_field": "page",
     "domain": "gs://bucket/pages.txt",
@@ -37,12 +38,14 @@ GOOD = {
 ALSO_GOOD = {
     "stream_metadata.json": {
         "input": ["pubsub:projects/my-project/subscriptions/visits", "kafka:broker:9092/visits"],
+        "message_schema": ["gs://bucket/visit.avsc"],
         "early": ["none"],
         "allowed_lateness": ["0"],
     },
 }
 BAD = {
     "input": "/logs/x",
+    "message_schema": "x=gs://bucket/visit.avsc",
     "domain": "pages.txt",
     "epsilon": "one",
     "output": "gs://bucket/out/",

@@ -39,6 +39,31 @@ def test_what_is_no_path_stays(name, monkeypatch):
     assert args.input == [name]
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (["--input=logs/*.jsonl"], "--input logs/*.jsonl is on this machine"),
+        (["--input=/logs/a.jsonl"], "gs://BUCKET/"),
+        (["--output=/tmp/out"], "--output /tmp/out is on this machine"),
+        (["--assignment_key=a.key"], "give gcpsecret:projects/PROJECT/secrets/NAME/versions/N"),
+        (["--coin_key=c.key"], "--coin_key c.key is on this machine"),
+    ],
+)
+def test_dataflow_sees_none_of_this_machines_files(change, words, monkeypatch, capsys):
+    monkeypatch.setattr("hadabeam.pipelines.extras.has", lambda module: True)
+    runner = "--runner=DataflowRunner"
+    secret = "gcpsecret:projects/p/secrets/s/versions"
+    good = ["--input=gs://b/l", "--output=gs://b/o", f"--assignment_key={secret}/1"]
+    good.append("--coin_key=/image/coin.key")
+    names = {flag.partition("=")[0] for flag in change}
+    rest = [flag for flag in good if flag.partition("=")[0] not in names]
+    assert parsed(batch, *FIELDS, runner, *good).input == ["gs://b/l"]
+    with pytest.raises(SystemExit) as ended:
+        parsed(batch, *FIELDS, runner, *rest, *change)
+    assert ended.value.code == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("flags", [[], ["--runner=DirectRunner"], ["--runner=PrismRunner"]])
 def test_in_this_folder_they_stay(flags):
     args = parsed(batch, *FIELDS, *KEYS, *flags, "--input=logs/*.jsonl", "--output=out/pages")

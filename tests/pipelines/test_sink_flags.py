@@ -161,8 +161,12 @@ KEYS = ["--assignment_key=a.key", "--coin_key=c.key"]
         ("FlinkRunner", [], None, False),
     ],
 )
-def test_what_is_sent_may_be_sent_again_only_with_keys(command, runner, keys, sink, refused):
+def test_what_is_sent_may_be_sent_again_only_with_keys(
+    command, runner, keys, sink, refused, monkeypatch
+):
     """Else a retry would send a user's second bit, of fresh coins."""
+    # There is no such broker.
+    monkeypatch.setattr(log_jobs, "check_brokers", lambda *given: None)
     args = parse(command, *_outputs([PLACE] + [sink] * (sink is not None)), *keys)
     with pytest.raises(ParameterError, match="spend epsilon") if refused else nullcontext():
         log_jobs.check_run(args, [f"--runner={runner}"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import time
 import uuid
 from pathlib import Path
@@ -12,17 +11,14 @@ from typing import Any
 
 import fastavro
 import pytest
-from engines import PATIENCE, Flink, hadabeam, installed, prism_flags, reach
-from made_logs import jsonl, visits
+from engines import hadabeam, installed, prism_flags, reach
+from made_logs import jsonl
+from sent_rows import await_panes, estimates, held, holding, hourly, lines, records, stop
 
 from hadabeam.schemas.avro import load_schema
 from hadabeam.transforms.single_object import fingerprint, unframe
-from hadabeam.transforms.write_panes import current_panes
 
 pytestmark = pytest.mark.engines
-
-#: The start of an hour that has passed.
-HOUR = 1_700_002_800
 
 
 class Kafka:
@@ -78,45 +74,6 @@ class Kafka:
 def kafka() -> Kafka:
     """The broker."""
     return Kafka()
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """Three weeks of records, as a file."""
-    path = tmp_path / "log.jsonl"
-    path.write_text(jsonl(visits(3000, 1000)))
-    return path
-
-
-def lines(path: Path | str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
-
-
-def estimates(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with the fields of an estimate, in an order of their own."""
-    names = [field["name"] for field in load_schema("estimate")["fields"]]
-    return sorted(({name: row[name] for name in names} for row in rows), key=json.dumps)
-
-
-def holding(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a consumer keeps: of rows of a window, key and value that of the greatest order."""
-    kept: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows:
-        place = tuple(row[name] for name in ("window_start", "window_end", "key", "value"))
-        if place not in kept or row["pane_order"] > kept[place]["pane_order"]:
-            kept[place] = row
-    return list(kept.values())
-
-
-@pytest.fixture
-def runner(request: pytest.FixtureRequest) -> list[str]:
-    """The flags of a runner by its name: Beam's own, Prism or the Flink cluster."""
-    if request.param == "local":
-        return []
-    if request.param == "prism":
-        return prism_flags()
-    flink: Flink = request.getfixturevalue("flink")
-    return list(flink.flags)
 
 
 @pytest.mark.parametrize(
@@ -218,51 +175,6 @@ def test_reports_of_calendar_days(
     assert sorted(rows, key=json.dumps) == sorted(written, key=json.dumps)
 
 
-def records(number: int) -> list[tuple[bytes, float]]:
-    """Records of three hours, and one much later that closes their windows."""
-    found = []
-    for user in range(number):
-        at = HOUR + user % 3 * 3600 + user % 50
-        record = {"user": f"u{user}", "page": f"/page/{user % 30}", "time": at}
-        found.append((json.dumps(record).encode(), at))
-    late = HOUR + 30 * 3600
-    last = {"user": "last", "page": "/page/1", "time": late}
-    return [*sorted(found, key=lambda item: item[1]), (json.dumps(last).encode(), late)]
-
-
-def hourly(job_flags: list[str]) -> list[str]:
-    flags = list(job_flags)
-    flags[flags.index("--window") + 1] = "1h"
-    return flags
-
-
-def await_panes(out: Path, job: Any, read: Any, number: int) -> list[dict[str, Any]]:
-    """Waits until a topic has the panes that hold, of so many reports; returns all its rows."""
-    deadline = time.monotonic() + PATIENCE
-    rows: list[dict[str, Any]] = []
-    while time.monotonic() < deadline and job.poll() is None:
-        rows = read()
-        current = holding(rows)
-        reports = {row["window_start"]: int(row["reports"]) for row in current}
-        on_time = {row["window_start"] for row in current if "-on_time-" in row["pane_order"]}
-        # A pane's rows follow its files.
-        written = estimates(held(out))
-        if sum(reports.values()) >= number and len(on_time) >= 3 and estimates(current) == written:
-            return rows
-        time.sleep(1)
-    raise AssertionError(f"{len(rows)} rows of {reports}, {current_panes(str(out))}")
-
-
-def stop(job: Any) -> None:
-    job.send_signal(signal.SIGTERM)
-    job.communicate(timeout=60)
-
-
-def held(out: Path) -> list[dict[str, Any]]:
-    """The rows of the files that hold."""
-    return [row for path in current_panes(str(out)).values() for row in lines(path)]
-
-
 @pytest.mark.parametrize("runner", ["prism", "flink"], indirect=True)
 def test_a_stream_from_topic_to_topic(
     kafka: Kafka, runner: list[str], job_flags: list[str], tmp_path: Path
@@ -317,120 +229,3 @@ def test_a_key_too_long_for_a_message_does_not_end_a_stream(
     }
     refused = [json.loads(row["raw"]) for row in letters]
     assert {row["value"] for row in refused} == {row["value"] for row in table}
-
-
-class PubSub:
-    """The server for tests, and a topic with a subscription."""
-
-    def __init__(self, name: str) -> None:
-        client = installed("google.cloud.pubsub_v1", "gcp")
-        self._publisher, self._subscriber = client.PublisherClient(), client.SubscriberClient()
-        unique = f"{name}-{uuid.uuid4().hex[:8]}"
-        self.topic = self._publisher.topic_path("test-project", unique)
-        self.subscription = self._subscriber.subscription_path("test-project", unique)
-        self._publisher.create_topic(name=self.topic)
-        self._subscriber.create_subscription(name=self.subscription, topic=self.topic)
-
-    def send(self, messages: list[tuple[bytes, float]]) -> None:
-        for message, at in messages:
-            self._publisher.publish(self.topic, message, at=str(int(at * 1000))).result(30)
-
-    def read(self) -> list[tuple[dict[str, str], bytes]]:
-        """Attributes and data of the messages that wait."""
-        found: list[tuple[dict[str, str], bytes]] = []
-        for _ in range(100):
-            answer = self._subscriber.pull(
-                subscription=self.subscription, max_messages=1000, return_immediately=True
-            )
-            if not answer.received_messages:
-                break
-            ids = [message.ack_id for message in answer.received_messages]
-            self._subscriber.acknowledge(subscription=self.subscription, ack_ids=ids)
-            found += [
-                (dict(message.message.attributes), message.message.data)
-                for message in answer.received_messages
-            ]
-        return found
-
-
-@pytest.fixture
-def pubsub(monkeypatch: pytest.MonkeyPatch) -> type[PubSub]:
-    """Makes topics on Google's server for tests."""
-    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", reach("pubsub")["PUBSUB_EMULATOR_HOST"])
-    return PubSub
-
-
-def check_attributes(found: list[tuple[dict[str, str], bytes]]) -> list[dict[str, Any]]:
-    """The rows; their attributes say the same."""
-    rows = []
-    for attributes, data in found:
-        row = json.loads(data)
-        names = ("window_start", "window_end", "key", "pane_order", "collection")
-        assert attributes == {name: row[name] for name in names if row[name] is not None}
-        rows.append(row)
-    return rows
-
-
-def test_a_batch_jobs_table_by_pubsub(
-    pubsub: type[PubSub], job_flags: list[str], log: Path, tmp_path: Path
-) -> None:
-    topic = pubsub("batch")
-    out = tmp_path / "out"
-    hadabeam(
-        *("batch", "--input", log, *job_flags, "--key_field", "country"),
-        *("--output", out, "--output_format", "jsonl", "--output", f"pubsub:{topic.topic}"),
-    )
-    rows = check_attributes(topic.read())
-    assert estimates(rows) == estimates(lines(f"{out}-estimates.jsonl"))
-    assert rows
-
-
-def test_a_streams_panes_by_pubsub(
-    pubsub: type[PubSub], job_flags: list[str], tmp_path: Path
-) -> None:
-    topic = pubsub("panes")
-    out = tmp_path / "out"
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    (logs / "log.jsonl").write_bytes(b"".join(record + b"\n" for record, _ in records(90)))
-    hadabeam(
-        *("stream", "--input", f"{logs}/*", *hourly(job_flags), *prism_flags()),
-        *("--output", out, "--output_format", "jsonl", "--output", f"pubsub:{topic.topic}"),
-        *("--early", "2s", "--allowed_lateness", "2d", "--stop_after", "20s"),
-    )
-    rows = check_attributes(topic.read())
-    assert estimates(holding(rows)) == estimates(held(out))
-    reports = {row["window_start"]: row["reports"] for row in holding(rows)}
-    assert sum(reports.values()) == 91
-
-
-def test_from_pubsub_to_pubsub(pubsub: type[PubSub], job_flags: list[str], tmp_path: Path) -> None:
-    """On Beam's Python runner, whose watermark is the clock: the window stays open."""
-    source, topic = pubsub("visits"), pubsub("panes")
-    out = tmp_path / "out"
-    flags = [*hourly(job_flags), "--timestamp_attribute", "at", "--project", "test-project"]
-    place = flags.index("--time_field")
-    del flags[place : place + 2]
-    job = hadabeam(
-        *("stream", "--input", f"pubsub:{source.subscription}", *flags, "--early", "1s"),
-        *("--output", out, "--output_format", "jsonl", "--output", f"pubsub:{topic.topic}"),
-        *("--allowed_lateness", "2d", "--runner", "BundleBasedDirectRunner"),
-        wait=False,
-    )
-    found: list[tuple[dict[str, str], bytes]] = []
-    try:
-        hour = int(time.time()) // 3600 * 3600
-        source.send([(record, hour) for record, _ in records(60)[:-1]])
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and job.poll() is None:
-            found += topic.read()
-            rows = holding(check_attributes(found))
-            if sum({row["window_start"]: row["reports"] for row in rows}.values()) == 60:
-                break
-            time.sleep(0.5)
-        else:
-            raise AssertionError(f"{len(found)} messages, {current_panes(str(out))}")
-    finally:
-        stop(job)
-    written = held(out)
-    assert estimates(rows) == estimates(written)
