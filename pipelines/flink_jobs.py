@@ -85,14 +85,18 @@ def failures(options: PipelineOptions) -> list[str]:
     return found
 
 
-def has_checkpoint(options: PipelineOptions) -> bool:
-    """Whether the job of that name has a checkpoint to go on from.
+def begins_anew(options: PipelineOptions) -> bool:
+    """Whether the job of that name, which has failed, goes on from no checkpoint or savepoint.
 
     Raises:
       OSError: if the cluster does not answer.
     """
-    found = [_ask(f"{job}/checkpoints")["counts"]["completed"] for job in _alive(options)]
-    return any(found)
+    for job in _alive(options):
+        counts = _ask(f"{job}/checkpoints")["counts"]
+        # A checkpoint may also be newer than the new attempt, which then restored none.
+        if not counts["restored"] and (not counts["completed"] or _ask(job)["state"] == "RUNNING"):
+            return True
+    return False
 
 
 def _alive(options: PipelineOptions) -> list[str]:

@@ -102,7 +102,9 @@ def patient(beam_args: Sequence[str]) -> list[str]:
     return [f"--job_server_timeout={_YEARS}", *beam_args]
 
 
-def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> PipelineResult:
+def run(
+    build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str], *, from_kafka: bool = False
+) -> PipelineResult:
     """Builds a pipeline, runs it and waits until it has finished.
 
     A job that runs elsewhere may be only submitted: see :func:`waits`.
@@ -112,6 +114,7 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
     Args:
       build: adds the transforms to the pipeline it is given.
       beam_args: flags for ``PipelineOptions``.
+      from_kafka: whether the job reads a Kafka topic.
 
     Returns:
       Beam's result, with the metrics.
@@ -156,7 +159,7 @@ def run(build: Callable[[beam.Pipeline], Any], beam_args: Sequence[str]) -> Pipe
             guard.take_signals()
             if waits(beam_args):
                 if on_flink:
-                    stack.enter_context(flink_watch.watched(options))
+                    stack.enter_context(flink_watch.watched(options, from_kafka=from_kafka))
                 state = result.wait_until_finish()
                 if state not in (None, PipelineState.DONE):
                     raise RunError(f"the job ended as {state}")

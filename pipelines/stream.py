@@ -264,7 +264,11 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     if not runner.is_dry_run(beam_args):
         claim_folder(args, oracle, keyed)
     _note_download(beam_args)
-    runner.run(lambda pipeline: build(pipeline, args, oracle, keys, windowing), beam_args)
+    runner.run(
+        lambda pipeline: build(pipeline, args, oracle, keys, windowing),
+        beam_args,
+        from_kafka=args.input[0].startswith("kafka:"),
+    )
     return 0
 
 

@@ -6,9 +6,11 @@ as CI sets it, they fail.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bigquery_emulator import Database, databases
 from engines import Flink, prism_flags, reach
 from made_logs import PAGES, jsonl, visits
 
@@ -38,6 +40,12 @@ def log(tmp_path: Path) -> Path:
     path = tmp_path / "log.jsonl"
     path.write_text(jsonl(visits(3000, 1000)))
     return path
+
+
+@pytest.fixture
+def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """A dataset of the emulator of BigQuery, for workers within this process."""
+    yield from databases(monkeypatch)
 
 
 @pytest.fixture
