@@ -25,13 +25,17 @@ def flink() -> Flink:
 
 @pytest.fixture
 def runner(request: pytest.FixtureRequest) -> list[str]:
-    """The flags of a runner by its name: Beam's own, Prism or the Flink cluster."""
+    """The flags of a runner by its name.
+
+    Beam's own is "local", Prism "prism", the Flink cluster "flink", or with Python workers in the
+    process that submits "flink-loopback".
+    """
     if request.param == "local":
         return []
     if request.param == "prism":
         return prism_flags()
-    flink: Flink = request.getfixturevalue("flink")
-    return list(flink.flags)
+    cluster: Flink = request.getfixturevalue("flink")
+    return {"flink": cluster.flags, "flink-loopback": cluster.loopback}[request.param]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from bigquery_emulator import Database, as_estimates, expected, latest
-from engines import Flink, prism_flags
+from engines import prism_flags
 from made_logs import jsonl, visits
 
 from hadabeam.pipelines.cli import main
@@ -18,18 +18,7 @@ from hadabeam.transforms.write_panes import current_panes
 pytestmark = pytest.mark.engines
 
 
-@pytest.fixture
-def runner(request: pytest.FixtureRequest) -> list[str]:
-    """The flags of a runner by its name, with workers in this process."""
-    if request.param == "local":
-        return []
-    if request.param == "prism":
-        return prism_flags()
-    flink: Flink = request.getfixturevalue("flink")
-    return flink.loopback
-
-
-@pytest.mark.parametrize("runner", ["local", "flink"], indirect=True)
+@pytest.mark.parametrize("runner", ["local", "flink-loopback"], indirect=True)
 def test_a_batch_jobs_rows_are_those_of_its_file(
     database: Database, runner: list[str], job_flags: list[str], tmp_path: Path
 ) -> None:
@@ -78,7 +67,7 @@ def stream(
     return table, out
 
 
-@pytest.mark.parametrize("runner", ["prism", "flink"], indirect=True)
+@pytest.mark.parametrize("runner", ["prism", "flink-loopback"], indirect=True)
 def test_a_streams_view_is_its_current_files(
     database: Database, runner: list[str], job_flags: list[str], tmp_path: Path
 ) -> None:

@@ -52,7 +52,12 @@ def build(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> beam_runner_ap
     """The proto of the job that a command builds with ``--dry_run``."""
     kept: list[Any] = []
     run = runner.run
-    monkeypatch.setattr(runner, "run", lambda *given: kept.append(run(*given)) or kept[0])
+
+    def keep(*given: Any, **more: Any) -> Any:
+        kept.append(run(*given, **more))
+        return kept[0]
+
+    monkeypatch.setattr(runner, "run", keep)
     gone = ["--dry_run=True", "--staging_location=gs://gone/s", "--temp_location=gs://gone/t"]
     assert main([*command, *gone]) == 0
     return kept[0].job.proto_pipeline

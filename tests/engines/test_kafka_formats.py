@@ -13,7 +13,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from engines import PATIENCE, hadabeam, installed, prism_flags, reach
+from engines import PATIENCE, hadabeam, installed, reach
 from made_logs import jsonl, visits
 
 from hadabeam.schemas.avro import load_schema
@@ -54,7 +54,7 @@ def encode(schema: Any, row: dict[str, Any]) -> bytes:
 
 
 class Stream:
-    """``hadabeam stream`` on Prism, reading a topic of its own.
+    """``hadabeam stream``, reading a topic of its own.
 
     Args:
       messages: with their times in seconds; they are in the topic before the job starts.
@@ -65,7 +65,6 @@ class Stream:
     def __init__(self, messages: list[tuple[bytes, float]], flags: list[str], out: Path) -> None:
         kafka = reach("kafka")
         client = installed("confluent_kafka", "engines")
-        prism = prism_flags()
         topic = f"formats-{uuid.uuid4().hex[:8]}"
         producer = client.Producer({"bootstrap.servers": kafka["HADABEAM_KAFKA"]})
         for message, at in messages:
@@ -77,7 +76,6 @@ class Stream:
             *("--kafka_expansion", kafka["HADABEAM_KAFKA_EXPANSION"], "--early", "2s"),
             # A partition that was read to its end is up to date, and so is the watermark.
             *("--allowed_lateness", "520w", "--output", out),
-            *prism,
             wait=False,
         )
 
@@ -122,7 +120,10 @@ def by_window(paths: Any) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
-def test_avro_messages_in_three_framings(job_flags: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("runner", ["prism", "flink"], indirect=True)
+def test_avro_messages_in_three_framings(
+    runner: list[str], job_flags: list[str], tmp_path: Path
+) -> None:
     # One of each user and window: of several a stream takes the first, a batch any.
     weekly = {(record["user"], record["time"] // WEEK): record for record in visits(2000, 600)}
     data = sorted(weekly.values(), key=lambda record: record["time"])
@@ -155,7 +156,7 @@ def test_avro_messages_in_three_framings(job_flags: list[str], tmp_path: Path) -
     nested += ["--input_format", "avro"]
     nested += ["--message_schema", f"7={tmp_path / 'visit.avsc'}"]
     nested += ["--message_schema", str(tmp_path / "newer.avsc")]
-    with Stream(messages, nested, tmp_path / "out") as stream:
+    with Stream(messages, [*nested, *runner], tmp_path / "out") as stream:
 
         def counted(summary: dict[str, Any]) -> bool:
             total = summary["reports"] + sum(summary["dropped"].values())
@@ -180,7 +181,8 @@ def test_avro_messages_in_three_framings(job_flags: list[str], tmp_path: Path) -
     assert tables == expected
 
 
-def test_reports_of_four_kinds(job_flags: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("runner", ["prism", "flink"], indirect=True)
+def test_reports_of_four_kinds(runner: list[str], job_flags: list[str], tmp_path: Path) -> None:
     data = visits(1600, 600)
     kinds = [("jsonl", False), ("avro", False), ("jsonl", True), ("avro", True)]
     messages: list[bytes] = []
@@ -221,7 +223,7 @@ def test_reports_of_four_kinds(job_flags: list[str], tmp_path: Path) -> None:
         at = rest.index(name)
         del rest[at : at + 2]
     now = time.time()
-    flags = [*rest, "--per_key", "--input_format", "reports"]
+    flags = [*rest, "--per_key", "--input_format", "reports", *runner]
     with Stream([(message, now) for message in [*messages, *poison]], flags, tmp_path / "out") as s:
         read = reports + repeated + len(poison)
 

@@ -69,13 +69,14 @@ def check_attributes(found: list[tuple[dict[str, str], bytes]]) -> list[dict[str
     return rows
 
 
+@pytest.mark.parametrize("runner", ["local", "flink-loopback"], indirect=True)
 def test_a_batch_jobs_table_by_pubsub(
-    pubsub: type[PubSub], job_flags: list[str], log: Path, tmp_path: Path
+    pubsub: type[PubSub], runner: list[str], job_flags: list[str], log: Path, tmp_path: Path
 ) -> None:
     topic = pubsub("batch")
     out = tmp_path / "out"
     hadabeam(
-        *("batch", "--input", log, *job_flags, "--key_field", "country"),
+        *("batch", "--input", log, *job_flags, "--key_field", "country", *runner),
         *("--output", out, "--output_format", "jsonl", "--output", f"pubsub:{topic.topic}"),
     )
     rows = check_attributes(topic.read())
