@@ -180,6 +180,8 @@ _TIMES: tuple[tuple[str, Callable[[OraclePlan], str]], ...] = (
 
 def as_text(plan: Plan) -> str:
     """The plan as a table with an explanation and advice."""
+    from .planning import users_text
+
     usable = [row for row in plan.oracles if row.problem is None]
     timed = any(row.server_seconds is not None for row in usable)
     columns = _COLUMNS + (_TIMES if timed else ())
@@ -192,7 +194,7 @@ def as_text(plan: Plan) -> str:
         cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
         drawn.append("  ".join(cells).rstrip())
     what = (
-        f"{plan.oracles[0].users or usable[0].users:,} users"
+        users_text(plan.oracles[0].users or usable[0].users or 0)
         if plan.wanted is None
         else f"users needed for {plan.wanted[0]} {plan.wanted[1]:g}"
     )

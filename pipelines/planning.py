@@ -248,6 +248,11 @@ def measure(oracle: FrequencyOracle) -> dict[str, float]:
     }
 
 
+def users_text(number: int) -> str:
+    """``1 user``, ``1,000 users``."""
+    return f"{number:,} user{'s' if number != 1 else ''}"
+
+
 def _advice(
     epsilon: float,
     constants: dict[str, float],
@@ -281,12 +286,12 @@ def _advice(
     if row.problem is None and row.users is not None:
         if row.detectable is None:
             sentences.append(
-                f"With {row.users:,} users it detects nothing: collect from more, "
+                f"With {users_text(row.users)} it detects nothing: collect from more, "
                 "or from a smaller domain."
             )
         else:
             sentences.append(
-                f"With {row.users:,} users it detects values that {100 * row.detectable:.3g} % or "
-                "more of them have, with probability .9; rarer ones mostly drown in the noise."
+                f"With {users_text(row.users)} it detects values that {100 * row.detectable:.3g} % "
+                "or more of them have, with probability .9; rarer ones mostly drown in the noise."
             )
     return sentences

@@ -108,6 +108,12 @@ def test_plan_at_the_ends(size, epsilon):
         assert "costs nothing" in found.advice[0]
 
 
+def test_one_user_is_one(capsys):
+    found = output(capsys, plan.main, "--domain_size 4 --epsilon 1 --users 1 --no_timing").out
+    assert "epsilon 1, 1 user, " in found
+    assert "With 1 user it detects nothing" in found
+
+
 def test_few_users_are_found_one_by_one():
     found = make_plan(2, 8.0, wanted=("l1", 0.5), timing=False)
     assert 1 <= found.oracles[0].users <= 20
