@@ -97,9 +97,9 @@ class Coins(ABC):
 
 
 class KeyedCoins(Coins):
-    """Coins from a key: the same user, collection, epoch and input give the same words.
+    """Coins from a key: the same user, collection, epoch, scope and input give the same words.
 
-    ``PRF(coin key; "coin", collection, epoch; user)`` for one-bit coins, and with
+    ``PRF(coin key; "coin", collection, epoch, *scope; user)`` for one-bit coins, and with
     inputs ``PRF(...; user || input || block)``, both numbers as 8 bytes little-endian.
 
     Args:
@@ -108,19 +108,28 @@ class KeyedCoins(Coins):
       collection_id: the identity of the collection (public).
       epoch: the window's start in microseconds, or a constant (public).
       purpose: ``coin``, or ``instant`` for the second stage of two (public).
+      scope: what else is asked for that a user's true bit depends on (public). Two questions that
+        shared a coin would prove, wherever the reports differ, that the answers do.
 
     Raises:
       ParameterError: if the users are no uint8[n, 16].
     """
 
     def __init__(
-        self, prf: Prf, users: Array, *, collection_id: str, epoch: int, purpose: str = "coin"
+        self,
+        prf: Prf,
+        users: Array,
+        *,
+        collection_id: str,
+        epoch: int,
+        purpose: str = "coin",
+        scope: tuple[str | int, ...] = (),
     ) -> None:
         if users.ndim != 2 or users.shape[1] != BLOCK or users.dtype != np.uint8:
             raise ParameterError("users must be pseudonyms, uint8[n, 16]")
         self._prf = prf
         self._users = users
-        self._context = prf.context(purpose, collection_id, int(epoch))
+        self._context = prf.context(purpose, collection_id, int(epoch), *scope)
         self._chain: Array | None = None
 
     def __repr__(self) -> str:

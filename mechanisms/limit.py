@@ -3,6 +3,11 @@
 The record kept has the least keyed hash, so that it does not depend on the order of
 the records, on how they were split among workers, or on the run. Over the secret of
 the key the choice is uniform among the user's *distinct* records.
+
+In per-key estimates the key that a user reports for is public. So it is chosen first, uniformly
+among the user's distinct keys, and the record then among those of the key. Were the choice
+uniform among all records, a key under which a user has many values would be likelier than one
+with few, and the public key would tell of the private values.
 """
 
 from __future__ import annotations
@@ -25,11 +30,12 @@ PUBLIC_KEY = bytes(32)
 def priorities(
     prf: Prf, users: Array, values: Array, times: Array | None, keys: Array | None
 ) -> Array:
-    """The keyed hash by which a user's records are ordered.
+    """The keyed hashes by which a user's records are ordered.
 
     The message is of fixed-length fields: the pseudonym (16 bytes), the value index
     and the time in microseconds (8 bytes each, little-endian, 0 without times), and
-    for per-key estimates the pseudonym of the key (16 bytes).
+    for per-key estimates the pseudonym of the key (16 bytes). Of those the first word is a
+    hash of the user's and the key's pseudonyms alone.
 
     Args:
       prf: of the coin key, or of :data:`PUBLIC_KEY`.
@@ -39,7 +45,8 @@ def priorities(
       keys: uint8[n, 16], or None.
 
     Returns:
-      uint64[n, 2]; records are ordered by the first word, then the second.
+      uint64[n, 2]; records are ordered by the first word, then the second. Without keys both
+      are of one hash, with keys one of each.
     """
     n = len(users)
     rows = np.zeros((n, 32 if keys is None else 48), np.uint8)
@@ -49,7 +56,11 @@ def priorities(
         rows[:, 24:32] = times.astype("<i8").view(np.uint8).reshape(n, 8)
     if keys is not None:
         rows[:, 32:] = keys
-    return prf.words(prf.context("limit"), rows)
+    ranks = prf.words(prf.context("limit"), rows)
+    if keys is None:
+        return ranks
+    first = prf.words(prf.context("limit key"), np.hstack([users, keys]))
+    return np.stack([first[:, 0], ranks[:, 0]], axis=1)
 
 
 def keep_one_per_user(

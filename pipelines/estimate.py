@@ -95,15 +95,15 @@ def build(pipeline: beam.Pipeline, args: argparse.Namespace, oracle: FrequencyOr
     from .batch import tally_table
     from .log_jobs import Logs, write_run
 
+    windowing = job_flags.windowing_of(args)
     read = pipeline | "Read" >> ReadReports(
         args.input,
         oracle,
         format=args.input_format,
         keys=ReportKeys(args.assignment_key),
         raw_dead_letters=args.dead_letter_content,
-        tagged_epochs=args.window is not None,
+        windowing=windowing,
     )
-    windowing = job_flags.windowing_of(args)
     # A report without a key belongs to the empty key, as a record does.
     per_key = args.per_key
     reports = read.reports | "Keys" >> beam.MapTuple(

@@ -287,14 +287,18 @@ def oracle_of(args: argparse.Namespace) -> FrequencyOracle:
 
 
 def keys_of(args: argparse.Namespace) -> UserKeys:
-    """The keys that the flags name.
+    """The keys that the flags name, for the question that the flags ask.
+
+    Without windows times only part a user's records, but that makes another choice among them; in
+    windows records always have times.
 
     Raises:
       ParameterError: if only one is given, or both are one file.
     """
-    from ..transforms.randomness import UserKeys
+    from ..transforms.randomness import UserKeys, question_of
 
-    return UserKeys(args.assignment_key, args.coin_key)
+    time = args.time_field if args.window is None else None
+    return UserKeys(args.assignment_key, args.coin_key, question_of(args.value_field, time))
 
 
 def fields_of(args: argparse.Namespace) -> RecordFields:

@@ -28,6 +28,17 @@ if TYPE_CHECKING:
     from ..transforms.windows import Windowing
 
 
+#: What to do where no report could be counted, by the reason.
+_HINTS = {
+    "wrong_collection": "give --domain, --unknown, --oracle, --epsilon and --collection as they "
+    "were given to hadabeam privatize",
+    "wrong_window": "give --window, --period and --time_zone as they were given to hadabeam "
+    "privatize, or none of them if it was given none",
+    "missing_sender": "with --assignment_key reports need a sender; leave the key out if nobody "
+    "can tell who sent them",
+}
+
+
 class Logs(NamedTuple):
     """What was read.
 
@@ -148,12 +159,8 @@ def finish(args: argparse.Namespace) -> dict[str, Any]:
     if found["reports"] == 0:
         dropped = ", ".join(f"{number} {reason}" for reason, number in found["dropped"].items())
         if found["records_read"]:
-            hint = "check the field names and --input_format"
-            if "wrong_collection" in found["dropped"]:
-                hint = (
-                    "give --domain, --unknown, --oracle, --epsilon and --collection as they were "
-                    "given to hadabeam privatize"
-                )
+            hints = [text for reason, text in _HINTS.items() if reason in found["dropped"]]
+            hint = hints[0] if hints else "check the field names and --input_format"
             raise InputError(
                 f"of {found['records_read']} records none could be counted ({dropped}); {hint}"
             )

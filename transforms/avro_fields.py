@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ..mechanisms.errors import InputError
 from .fields import Path, format_path, missing_field, parse_path
-from .texts import canonical_scalar
+from .records import canonical
 
 _ARROW = {
     str: pa.string(),
@@ -106,7 +106,7 @@ def _to_arrow(values: list[Any]) -> pa.Array:
     kind = _ARROW.get(next(iter(kinds))) if len(kinds) == 1 else None
     if kind is not None:
         return pa.array(values, kind)
-    return pa.array([canonical_scalar(value) for value in values], pa.string())
+    return pa.array([canonical(value) for value in values], pa.string())
 
 
 def _resolve(path: str, schema: Any, field: str) -> Path:

@@ -24,7 +24,7 @@ from .batching import BatchRecords
 from .estimate import EstimateFrequencies
 from .limit import LimitContributions
 from .privatize import Privatize
-from .randomness import UserKeys
+from .randomness import UserKeys, question_of
 from .reports import FormatReports
 
 
@@ -63,6 +63,7 @@ class _Rows(beam.PTransform):
         self._keys = UserKeys(
             None if assignment_key is None else KeyFile(assignment_key),
             None if coin_key is None else KeyFile(coin_key),
+            question_of(value_field),
         )
         self._unknown = unknown
         self._memo = memo

@@ -133,6 +133,12 @@ class CsvParser:
     def __init__(self, name: str, header: Header, fields: Sequence[str]) -> None:
         self.header = header
         self.cutter = CsvCutter(header.delimiter)
+        if not any(_places(header.names, field) for field in fields):
+            # Perhaps it is a record. A message must not quote one.
+            raise InputError(
+                f"the first line of {name} names none of the fields "
+                f"{', '.join(map(repr, fields))}; does the file begin with a header?"
+            )
         self.columns = tuple(_find(name, header.names, field) for field in fields)
         numbers = [str(number) for number in range(len(header.names))]
         wanted = [str(number) for number in self.columns]
@@ -199,10 +205,19 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _find(name: str, names: Sequence[str], field: str) -> int:
+def _places(names: Sequence[str], field: str) -> list[int]:
+    """The columns that have a field's name: as it stands, or else with its dots unescaped."""
     for wanted in dict.fromkeys((field, *parse_path(field)[:1])):
-        if names.count(wanted) > 1:
-            raise InputError(f"{name} has {names.count(wanted)} columns {wanted!r}; rename them")
         if wanted in names and (wanted == field or len(parse_path(field)) == 1):
-            return names.index(wanted)
-    raise missing_field(name, field, names)
+            return [place for place, given in enumerate(names) if given == wanted]
+    return []
+
+
+def _find(name: str, names: Sequence[str], field: str) -> int:
+    found = _places(names, field)
+    if not found:
+        raise missing_field(name, field, names)
+    if len(found) > 1:
+        given = names[found[0]]
+        raise InputError(f"{name} has {len(found)} columns {given!r}; rename them")
+    return found[0]

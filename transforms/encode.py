@@ -182,15 +182,12 @@ def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
         if name == "event_time":
             if not pa.types.is_int64(column.type):
                 batch = batch.set_column(place, name, to_micros(column, "us"))
-        elif not (pa.types.is_string(column.type) or (name == "user" and _is_text(column.type))):
+        elif not (
+            pa.types.is_string(column.type)
+            or (name == "user" and pa.types.is_large_string(column.type))
+        ):
             batch = batch.set_column(place, name, to_text(column))
     return batch
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    )
 
 
 def check_unknown(domain: Domain, unknown: str) -> None:
@@ -205,10 +202,10 @@ def check_unknown(domain: Domain, unknown: str) -> None:
 
 
 def _string_buffers(column: pa.Array) -> tuple[Array, Array]:
-    """Offsets (int32 or int64 [n + 1]) and bytes of a string or binary column without nulls."""
+    """Offsets (int32 or int64 [n + 1]) and bytes of a string column without nulls."""
     if len(column) == 0:
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
-    wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    wide = pa.types.is_large_string(column.type)
     _, offsets, data = column.buffers()
     offset_type = np.int64 if wide else np.int32
     found = np.frombuffer(offsets, offset_type)[column.offset : column.offset + len(column) + 1]

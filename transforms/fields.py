@@ -85,7 +85,10 @@ class RecordFields:
 
 
 def missing_field(file: str, field: str, existing: Iterable[str]) -> InputError:
-    """The error for a field that no record of a file has. Names columns, never values."""
+    """The error for a field that no record of a file has.
+
+    Names the file's fields: the caller knows that they are names, and no record's values.
+    """
     names = list(existing)
     near = difflib.get_close_matches(field, names, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else "."

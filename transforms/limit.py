@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.utils.windowed_value import WindowedValue
 
 from ..mechanisms.domain import Domain
@@ -61,7 +62,8 @@ class LimitContributions(beam.PTransform):
 
     Raises:
       ParameterError: if a choice is unknown or ``shards`` is not in 1 to 65,536; when it is
-        applied, if the collection is unbounded (see ``StreamEstimates``) or its windows merge.
+        applied, if the collection is unbounded (see ``StreamEstimates``), its windows merge, or
+        they have a trigger.
     """
 
     domain: Domain
@@ -84,6 +86,12 @@ class LimitContributions(beam.PTransform):
             raise ParameterError(
                 "LimitContributions cannot keep one record of a user in windows that merge, such "
                 "as sessions; use fixed, sliding or calendar windows"
+            )
+        if not isinstance(pcoll.windowing.triggerfn, DefaultTrigger):
+            raise ParameterError(
+                f"with the trigger {pcoll.windowing.triggerfn} a window comes in parts, and "
+                "LimitContributions would let users report in each; leave the trigger out, or use "
+                "StreamEstimates for early results"
             )
         if not pcoll.is_bounded:
             raise ParameterError(

@@ -110,7 +110,8 @@ class OnePerUser(beam.DoFn):
                 cell.write(seen.tobytes())
         if "value" in batch.schema.names:
             assert self._loaded is not None
-            batch = report_batch(self._oracle, self._loaded, batch, start, self._memo == "forever")
+            forever = self._memo == "forever"
+            batch = report_batch(self._oracle, self._loaded, batch, start, forever, end=end)
         elif "user" in batch.schema.names:
             batch = batch.drop_columns(["user", "event_time"])
         else:

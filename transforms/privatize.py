@@ -26,7 +26,8 @@ class Privatize(beam.PTransform):
     ``bit`` (uint8), ``payload`` (fixed-size binary, only for oracles whose message is
     wider) and ``key`` if there are keys, in the windows of the records.
 
-    The epoch of the coins is the start of the window.
+    Coins belong to the window (whose start is the reports' epoch), to the question of the keys,
+    and to whether the estimate is per key.
 
     Attributes:
       oracle: the mechanism.
@@ -81,8 +82,8 @@ class _Privatize(beam.DoFn):
                 "Privatize takes the batches that LimitContributions gives: without it a user "
                 "with several records would send several reports"
             )
-        epoch = windows.epoch(window)
-        yield report_batch(self._oracle, self._loaded, batch, epoch, self._forever)
+        epoch, (_, end) = windows.epoch(window), windows.bounds(window)
+        yield report_batch(self._oracle, self._loaded, batch, epoch, self._forever, end=end)
         Metrics.counter("hadabeam", "privatized").inc(batch.num_rows)
 
 
@@ -92,11 +93,23 @@ def report_batch(
     batch: pa.RecordBatch,
     epoch: int,
     forever: bool = False,
+    *,
+    end: int | None = None,
 ) -> pa.RecordBatch:
-    """The reports of one batch of limited records (see :class:`Privatize`)."""
+    """The reports of one batch of limited records (see :class:`Privatize`).
+
+    Args:
+      oracle: the mechanism.
+      keys: the keys.
+      batch: of one window.
+      epoch: the window's start in microseconds, or ``NO_WINDOW``.
+      forever: whether coins are the same in all windows.
+      end: the window's end in microseconds, or None.
+    """
     users = fixed_rows(batch.column("user"))
     columns = keys.columns(oracle, users)
-    coins = keys.coins(oracle, users, epoch, forever)
+    keyed = "key" in batch.schema.names
+    coins = keys.coins(oracle, users, epoch, forever, end=end, keyed=keyed)
     messages = oracle.randomize(batch.column("value").to_numpy(), columns, coins)
     column, bit, payload = oracle.encode(columns, messages)
     arrays: dict[str, Any] = {"column": pa.array(column), "bit": pa.array(bit)}
@@ -106,7 +119,7 @@ def report_batch(
             len(payload),
             [None, pa.py_buffer(np.ascontiguousarray(payload))],
         )
-    if "key" in batch.schema.names:
+    if keyed:
         arrays["key"] = batch.column("key")
     return pa.RecordBatch.from_pydict(arrays)
 

@@ -7,6 +7,7 @@ afresh for each job; the salt is no secret and does travel in the graph.
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,11 +31,15 @@ class UserKeys:
         columns. Known to the edge and to the collector.
       coin: a ``KeyFile`` or Beam ``Secret``; gives users their coins. Known to the edge
         only: with it, reports can be turned back into the true bits.
+      question: what is asked of the users (public), as the name of the private field. Two
+        questions draw different coins. Where two pipelines ask about different fields under the
+        same keys, give each its own question (or the oracle its own ``collection``): with one coin
+        for both, reports that differ would prove that the answers do, and no epsilon covers that.
       salt: made by the class; groups users where there are no keys.
 
-    With both keys, the same records give the same reports however often a job runs,
-    and nothing more is spent. With neither, every run draws fresh columns and coins, and
-    spends epsilon again.
+    With both keys, the same question over the same records gives the same reports however
+    often a job runs, and nothing more is spent. With neither, every run draws fresh columns
+    and coins, and spends epsilon again.
 
     Raises:
       ParameterError: if only one key is given, or both are the same.
@@ -42,9 +47,12 @@ class UserKeys:
 
     assignment: Any = None
     coin: Any = None
+    question: str = ""
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.question, str):
+            raise ParameterError("question must be a text, as the name of the private field")
         if (self.assignment is None) != (self.coin is None):
             raise ParameterError(
                 "give both an assignment key and a coin key, or neither: "
@@ -69,11 +77,21 @@ class UserKeys:
           ParameterError: if both references lead to the same key.
         """
         if not self.keyed:
-            return LoadedKeys(Prf(self.salt), None)
+            return LoadedKeys(Prf(self.salt), None, self.question)
         assignment, coin = read_key(self.assignment), read_key(self.coin)
         if assignment == coin:
             raise ParameterError("the assignment key and the coin key must differ")
-        return LoadedKeys(Prf(assignment), Prf(coin))
+        return LoadedKeys(Prf(assignment), Prf(coin), self.question)
+
+
+def question_of(value_field: str, time_field: str | None = None) -> str:
+    """The question of a job that reads fields: ``batch``, ``stream`` and YAML ask the same.
+
+    Args:
+      value_field: the private field.
+      time_field: what parts a user's records besides their values, where it says no window.
+    """
+    return json.dumps([value_field] if time_field is None else [value_field, time_field])
 
 
 @dataclass(frozen=True)
@@ -105,9 +123,10 @@ class ReportKeys:
 class LoadedKeys:
     """What a worker does with the keys. Cannot be pickled, as a :class:`Prf` cannot."""
 
-    def __init__(self, assignment: Prf, coin: Prf | None) -> None:
+    def __init__(self, assignment: Prf, coin: Prf | None, question: str = "") -> None:
         self.users = assignment
         self._coin = coin
+        self._question = question
 
     @property
     def limit(self) -> Prf:
@@ -119,28 +138,54 @@ class LoadedKeys:
         return oracle.assign(users, None if self._coin is None else self.users)
 
     def coins(
-        self, oracle: FrequencyOracle, users: Array, epoch: int, forever: bool = False
+        self,
+        oracle: FrequencyOracle,
+        users: Array,
+        epoch: int,
+        forever: bool = False,
+        *,
+        end: int | None = None,
+        keyed: bool = False,
     ) -> Coins:
         """One draw of coins for each user.
+
+        Which of a user's records is kept, and so the true bit, depends on the window and on
+        whether there are keys. Both enter the coins, so that they are other coins where the bit may
+        be another one.
 
         Args:
           oracle: the mechanism that will use them.
           users: uint8[n, 16], the pseudonyms.
           epoch: the start of the window in microseconds.
-          forever: the same coins in every epoch, except for those of an oracle's second
+          forever: the same coins in every window, except for those of an oracle's second
             stage, which are fresh in each.
+          end: the end of the window in microseconds, or None without windows.
+          keyed: whether the estimate is per key.
         """
         if self._coin is None:
             if oracle.two_stages:
                 raise ParameterError("two stages need an assignment key and a coin key")
             return SystemCoins()
         collection = oracle.collection_id
+        asked: tuple[str | int, ...] = ("per key",) if keyed else ()
+        if self._question:
+            asked += "question", self._question
+        window: tuple[str | int, ...] = () if end is None else ("until", end)
         memo = KeyedCoins(
-            self._coin, users, collection_id=collection, epoch=NO_WINDOW if forever else epoch
+            self._coin,
+            users,
+            collection_id=collection,
+            epoch=NO_WINDOW if forever else epoch,
+            scope=asked if forever else window + asked,
         )
         if not oracle.two_stages:
             return memo
         instant = KeyedCoins(
-            self._coin, users, collection_id=collection, epoch=epoch, purpose="instant"
+            self._coin,
+            users,
+            collection_id=collection,
+            epoch=epoch,
+            purpose="instant",
+            scope=window + asked,
         )
         return TwoStageCoins(memo, instant)

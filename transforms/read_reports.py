@@ -12,7 +12,6 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
-from ..mechanisms.errors import InputError
 from ..mechanisms.limit import PUBLIC_KEY, least_per_user, priorities
 from ..mechanisms.oracle import FrequencyOracle
 from ..mechanisms.prf import Prf
@@ -55,11 +54,13 @@ class ReadReportsResult(NamedTuple):
 class ReadReports(beam.PTransform):
     """Reads reports of one collection from files.
 
-    A report of another collection is refused (``wrong_collection``), and so is one that the
-    oracle cannot have sent (``wrong_column``). Where reports name their sender, only one of
-    a sender and epoch counts, and with the assignment key only in the column that is the
-    sender's; where they have ids, an id counts once (``duplicate``). Of several the one
-    with the least hash counts, so that the order of files does not matter.
+    A report of another collection is refused (``wrong_collection``), and so is one of no window
+    of the collection (``wrong_window``) or one that the oracle cannot have sent
+    (``wrong_column``). Where reports name their sender, only one of a sender and window counts;
+    with the assignment key those without a sender (packed ones name none) are refused
+    (``missing_sender``), and those whose column is not the sender's (``wrong_column``). Where
+    reports have ids, an id counts once (``duplicate``). Of several the one with the least hash
+    counts, so that the order of files does not matter.
 
     Attributes:
       patterns: a path or glob, or several.
@@ -68,11 +69,10 @@ class ReadReports(beam.PTransform):
       keys: the assignment key by reference, if the collector has it.
       raw_dead_letters: whether dead letters carry the text of the row.
       split_bytes: how much of a file one worker reads at a time.
-      tagged_epochs: whether reports may belong to windows.
+      windowing: the windows that the reports were made with, or None for none.
 
     Raises:
-      InputError: when it runs, if nothing matches or a file holds no reports; if reports
-        belong to windows and ``tagged_epochs`` is False.
+      InputError: when it runs, if nothing matches or a file holds no reports.
     """
 
     patterns: str | Iterable[str]
@@ -81,7 +81,7 @@ class ReadReports(beam.PTransform):
     keys: ReportKeys = field(default_factory=ReportKeys)
     raw_dead_letters: bool = False
     split_bytes: int = SPLIT_BYTES
-    tagged_epochs: bool = True
+    windowing: windows.Windowing | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class ReadReports(beam.PTransform):
             | "Balance" >> beam.Reshuffle()
             | "Parse"
             >> beam.ParDo(
-                _ParseReports(self.oracle, self.keys, self.raw_dead_letters, self.tagged_epochs)
+                _ParseReports(self.oracle, self.keys, self.raw_dead_letters, self.windowing)
             ).with_outputs(DEAD_LETTERS, TALLIES, _IDENTIFIED, main="reports")
         )
         identified = read[_IDENTIFIED]
@@ -122,12 +122,16 @@ class _ParseReports(beam.DoFn):
     """A split to its reports, dead letters and tally."""
 
     def __init__(
-        self, oracle: FrequencyOracle, keys: ReportKeys, raw: bool, tagged_epochs: bool
+        self,
+        oracle: FrequencyOracle,
+        keys: ReportKeys,
+        raw: bool,
+        windowing: windows.Windowing | None,
     ) -> None:
         self._oracle = oracle
         self._keys = keys
         self._raw = raw
-        self._tagged = tagged_epochs
+        self._windowing = windowing
 
     def setup(self) -> None:
         self._prf = self._keys.load()
@@ -137,7 +141,13 @@ class _ParseReports(beam.DoFn):
             return
         form = report_form(split)
         parser = ReportParser(
-            self._oracle, split.path, form, self._prf, self._keys.assigned, self._raw
+            self._oracle,
+            split.path,
+            form,
+            self._prf,
+            self._keys.assigned,
+            self._windowing,
+            self._raw,
         )
         blocks = read_split(split, form.fields, parser)
         tally: Tally = {}
@@ -146,11 +156,9 @@ class _ParseReports(beam.DoFn):
                 tally = add_tallies([tally, found.tally])
                 for letter in found.dead_letters:
                     yield TaggedOutput(DEAD_LETTERS, letter)
-                if found.identified is not None and found.identified.times is not None:
-                    self._check_epochs(split, set(np.unique(found.identified.times).tolist()))
+                if found.identified is not None:
                     for element in _scatter(found.identified):
                         yield TaggedOutput(_IDENTIFIED, element)
-                self._check_epochs(split, {reports.epoch for reports in found.reports})
                 for reports in found.reports:
                     yield (reports.epoch, reports.key), reports.to_batch()
         finally:
@@ -159,13 +167,6 @@ class _ParseReports(beam.DoFn):
             Metrics.counter("hadabeam", name).inc(number)
         if tally:
             yield TaggedOutput(TALLIES, tally)
-
-    def _check_epochs(self, split: Split, epochs: set[int]) -> None:
-        if not self._tagged and epochs - {windows.NO_WINDOW}:
-            raise InputError(
-                f"the reports in {split.path} belong to windows; pass --window as it was given "
-                "to hadabeam privatize"
-            )
 
 
 def _scatter(records: EncodedRecords) -> Iterator[tuple[int, bytes]]:

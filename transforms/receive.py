@@ -13,13 +13,14 @@ from apache_beam.pvalue import TaggedOutput
 
 from ..mechanisms.errors import ParameterError
 from ..mechanisms.oracle import FrequencyOracle
-from .arrivals import lane_of, within_time
+from .arrivals import lane_of
 from .encode import EncodedRecords
 from .randomness import ReportKeys
 from .records import DEAD_LETTERS, TALLIES
 from .report_files import PACKED, PLAIN, ReportForm, ReportParser
 from .reports import ReportArrays
 from .rows import Rows
+from .windows import Windowing
 
 
 class ReceiveReports(beam.DoFn):
@@ -32,15 +33,22 @@ class ReceiveReports(beam.DoFn):
 
     Args:
       oracle: the mechanism that the reports come from.
+      windowing: the windows that they were made with.
       keys: the assignment key by reference, where the sender's column is to be checked.
       keyed: whether keys are kept apart; else all reports are counted together.
       lanes: see :class:`~hadabeam.transforms.lateness.AssignWindows`.
     """
 
     def __init__(
-        self, oracle: FrequencyOracle, keys: ReportKeys, keyed: bool = False, lanes: int = 1
+        self,
+        oracle: FrequencyOracle,
+        windowing: Windowing,
+        keys: ReportKeys,
+        keyed: bool = False,
+        lanes: int = 1,
     ) -> None:
         self._oracle = oracle
+        self._windowing = windowing
         self._keys = keys
         self._keyed = keyed
         self._lanes = lanes
@@ -56,18 +64,16 @@ class ReceiveReports(beam.DoFn):
         positions = np.arange(batch.num_rows)
         if "position" in batch.schema.names:
             positions = batch.column("position").to_numpy()
-        parser = ReportParser(self._oracle, file, form, self._prf, self._keys.assigned)
+        parser = ReportParser(
+            self._oracle, file, form, self._prf, self._keys.assigned, self._windowing
+        )
         parsed = parser(Rows([batch.column(name) for name in form.fields], positions))
-        tally = dict(parsed.tally)
+        tally = parsed.tally
         found = [self._batch(reports) for reports in parsed.reports if len(reports.column)]
         if parsed.identified is not None and len(parsed.identified):
             found.append(self._identified(parsed.identified))
         for reports in found:
-            reports, unusable = within_time(reports)
-            if unusable:
-                tally["bad_time"] = tally.get("bad_time", 0) + unusable
-            if reports.num_rows:
-                yield lane_of(reports, self._lanes), reports
+            yield lane_of(reports, self._lanes), reports
         for letter in parsed.dead_letters:
             yield TaggedOutput(DEAD_LETTERS, letter)
         for name, number in tally.items():

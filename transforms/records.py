@@ -3,7 +3,7 @@
 Elements are batches, because one Beam element costs microseconds whatever it holds.
 A *record batch* is a ``pyarrow.RecordBatch`` with the columns
 
-* ``user``: string or binary, the user's id as canonical text (:func:`canonical`),
+* ``user``: string, the user's id as canonical text (:func:`canonical`),
 * ``value``: string, the value as canonical text; null is a missing value,
 * ``event_time``: int64, microseconds since 1970 UTC (only where times are read),
 * ``key``: string (only for per-key estimates); null is the empty key.
@@ -13,10 +13,14 @@ Readers have already removed what :data:`READING_REASONS` counts.
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import math
+import uuid
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 #: Why a record is dropped before windows are looked at, in the order they are checked.
@@ -24,7 +28,13 @@ READING_REASONS = ("unparseable", "missing_user", "bad_time", "missing_value", "
 #: Why a record is dropped within a window.
 WINDOW_REASONS = ("late", "over_limit")
 #: Why a received report is refused.
-REPORT_REASONS = ("wrong_collection", "wrong_column", "duplicate")
+REPORT_REASONS = (
+    "wrong_collection",
+    "wrong_window",
+    "missing_sender",
+    "wrong_column",
+    "duplicate",
+)
 
 #: Tags of the side outputs of transforms that read or filter.
 DEAD_LETTERS = "dead_letters"
@@ -56,12 +66,15 @@ def canonical(value: object) -> str | None:
     """The one text by which an id or a value is known in every format.
 
     7 in JSON, ``7`` in CSV and the Parquet integer 7 are the same. Numbers with a
-    whole value are written without a fraction (7.0 is ``7``), other floats as Python's
-    ``repr``, booleans as ``true`` and ``false``. None, NaN and what is no scalar have
-    no text, and are missing.
+    whole value below 2**53 are written without a fraction (7.0 is ``7``), other floats as
+    Python's ``repr``, booleans as ``true`` and ``false``. A date is ``2024-03-01``; a timestamp is
+    ``2024-03-01T10:30:05.25`` with ``Z`` (in UTC) if it has a zone; a decimal has no trailing
+    zeros (``7.50`` is ``7.5``); a time of day and a UUID are written as Python does. Bytes are
+    UTF-8; those that are none are escaped. NumPy's scalars are those of Python. None, NaN and
+    what is no scalar have no text, and are missing.
     """
     if isinstance(value, str):
-        return value
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -70,9 +83,38 @@ def canonical(value: object) -> str | None:
         if math.isnan(value):
             return None
         return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    if isinstance(value, datetime.datetime):
+        return _timestamp(value)
+    if isinstance(value, (datetime.date, datetime.time, uuid.UUID)):
+        return str(value)
+    if isinstance(value, decimal.Decimal):
+        return _decimal(value)
+    if isinstance(value, np.datetime64):
+        # Finer than microseconds NumPy gives a number.
+        return canonical(value.astype("datetime64[us]").item())
+    if isinstance(value, np.generic):
+        plain = value.item()
+        return None if isinstance(plain, np.generic) else canonical(plain)
     return None
+
+
+def _timestamp(value: datetime.datetime) -> str:
+    zone = ""
+    if value.tzinfo is not None:
+        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+        zone = "Z"
+    text = value.isoformat()
+    return (text.rstrip("0") if "." in text else text) + zone
+
+
+def _decimal(value: decimal.Decimal) -> str | None:
+    if not value.is_finite():
+        return None
+    text = format(value, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text
 
 
 def record_batch(

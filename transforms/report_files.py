@@ -30,6 +30,7 @@ from .rows import Rows
 from .splits import Split
 from .streams import open_file, open_source
 from .texts import to_text
+from .windows import Windowing, are_starts
 
 PLAIN = ("collection", "epoch", "column", "bit", "payload", "key", "sender", "report_id")
 PACKED = ("collection", "epoch", "reports", "columns", "bits", "payload", "key")
@@ -150,7 +151,9 @@ class ReportParser:
       form: how the file holds reports.
       prf: groups senders and ids; of the assignment key where there is one.
       assigned: whether ``prf`` is of the assignment key, so that a report whose column is
-        not its sender's can be refused.
+        not its sender's can be refused, and with it one that names no sender.
+      windowing: the windows that the reports were made with, or None for none; those of other
+        windows are refused.
       raw: whether dead letters carry the text of the row.
     """
 
@@ -161,9 +164,11 @@ class ReportParser:
         form: ReportForm,
         prf: Prf,
         assigned: bool = False,
+        windowing: Windowing | None = None,
         raw: bool = False,
     ) -> None:
         self._oracle = oracle
+        self._windowing = windowing
         self._file = file
         self._form = form
         self._prf = prf
@@ -220,6 +225,11 @@ class ReportParser:
             elif reports is None:
                 found.add("records_read", 1)
                 self._refuse(found, "unparseable", rows, row)
+            elif (reason := self._foreign(reports)) is not None:
+                n = len(reports.column)
+                found.add("records_read", n)
+                self._refuse(found, reason, rows, row)
+                found.add(reason, n - 1)
             else:
                 n = len(reports.column)
                 found.add("records_read", n)
@@ -228,6 +238,13 @@ class ReportParser:
                 found.add("unchecked_columns", n - refused)
                 found.add("unchecked_duplicates", n - refused)
                 found.reports.append(kept)
+
+    def _foreign(self, pack: ReportArrays) -> str | None:
+        """Why none of the reports of a pack can count, or None."""
+        if not are_starts(self._windowing, np.array([pack.epoch]))[0]:
+            return "wrong_window"
+        # A pack names no senders.
+        return "missing_sender" if self._assigned else None
 
     def _plain(self, found: ParsedReports, rows: Rows, columns: dict[str, pa.Array]) -> None:
         n = len(rows)
@@ -246,6 +263,7 @@ class ReportParser:
         valid = (column >= 0) & (column < 2**31) & (bit >= 0) & (bit <= 1)
         narrow = np.where(valid, column, 0).astype(np.int32), np.where(valid, bit, 0).astype("u1")
         valid &= oracle.valid(*narrow, payload)
+        dated = are_starts(self._windowing, epoch)
         senders = to_text(columns["sender"]) if "sender" in columns else None
         owned = np.zeros(n, bool)
         if senders is not None and self._assigned:
@@ -256,12 +274,15 @@ class ReportParser:
             # In this order: what is not of this collection need not make sense here.
             "wrong_collection": parsed & ~mine,
             "unparseable": ~parsed | (mine & ~fits),
-            "wrong_column": parsed & mine & fits & ~valid,
+            "wrong_window": parsed & mine & fits & ~dated,
+            "missing_sender": parsed & mine & fits & dated & (self._assigned & ~owned),
         }
+        refused = np.logical_or.reduce(list(reasons.values()))
+        reasons["wrong_column"] = ~refused & ~valid
         for reason, mask in reasons.items():
             for row in np.flatnonzero(mask):
                 self._refuse(found, reason, rows, int(row))
-        good = parsed & mine & fits & valid
+        good = ~refused & valid
         found.add("unchecked_columns", int(np.count_nonzero(good & ~owned)))
         names = self._identities(columns, senders, epoch)
         known = np.zeros(n, bool)

@@ -203,7 +203,7 @@ class _StreamEstimates(beam.PTransform):
         arrived = pcoll | "ToGlobal" >> beam.WindowInto(GlobalWindows())
         windowing = self.windowing
         if isinstance(self.keys, ReportKeys):
-            door: Any = ReceiveReports(self.oracle, self.keys, self._keyed, self.lanes)
+            door: Any = ReceiveReports(self.oracle, windowing, self.keys, self._keyed, self.lanes)
             windowing = EpochWindows(windowing)
         else:
             arrived |= "Batch" >> beam.ParDo(BatchArrivals(self._keyed))

@@ -2,42 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import uuid
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from .records import canonical
-
-
-def canonical_scalar(value: object) -> str | None:
-    """The canonical text of a value that a Parquet or Avro reader hands out.
-
-    As :func:`.records.canonical`, and: a date is ``2024-03-01``; a timestamp is
-    ``2024-03-01T10:30:05.25`` with ``Z`` (in UTC) if it has a zone; a decimal has no
-    trailing zeros (``7.50`` is ``7.5``); a time of day and a UUID are written as Python does.
-    """
-    if isinstance(value, datetime.datetime):
-        zone = ""
-        if value.tzinfo is not None:
-            value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-            zone = "Z"
-        text = value.isoformat()
-        return (text.rstrip("0") if "." in text else text) + zone
-    if isinstance(value, (datetime.date, datetime.time, uuid.UUID)):
-        return str(value)
-    if isinstance(value, decimal.Decimal):
-        if not value.is_finite():
-            return None
-        text = format(value, "f")
-        text = text.rstrip("0").rstrip(".") if "." in text else text
-        return "0" if text in ("-0", "") else text
-    if isinstance(value, (bytearray, memoryview)):
-        value = bytes(value)
-    return canonical(value)
 
 
 def is_utf8(data: bytes | bytearray) -> bool:
@@ -87,7 +56,7 @@ def _to_text(column: pa.Array) -> pa.Array:
         # Python has no nanoseconds; neither has any of our other formats.
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
     if isinstance(column, pa.ExtensionArray):
-        return pa.array([canonical_scalar(value) for value in column.to_pylist()], pa.string())
+        return pa.array([canonical(value) for value in column.to_pylist()], pa.string())
     return _each_distinct(column)
 
 
@@ -109,9 +78,7 @@ def _each_distinct(column: pa.Array) -> pa.Array:
     if pa.types.is_float16(column.type) or pa.types.is_float32(column.type):
         column = column.cast(pa.float64())
     coded = pc.dictionary_encode(column)
-    texts = pa.array(
-        [canonical_scalar(value) for value in _python_values(coded.dictionary)], pa.string()
-    )
+    texts = pa.array([canonical(value) for value in _python_values(coded.dictionary)], pa.string())
     return texts.take(coded.indices)
 
 

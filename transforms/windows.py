@@ -228,6 +228,22 @@ class EpochWindows:
         return self.windowing.window_fn()
 
 
+def are_starts(windowing: Windowing | None, epochs: Array) -> Array:
+    """bool[n]: which epochs reports of a collection can have.
+
+    Args:
+      windowing: the windows that the reports were made with. None: none, and the epoch of all is
+        :data:`NO_WINDOW`, which therefore no report of a window has.
+      epochs: int64[n].
+    """
+    if windowing is None:
+        return np.asarray(epochs == NO_WINDOW)
+    found: Array = (epochs >= START_OF_TIME) & (epochs < END_OF_TIME) & (epochs != NO_WINDOW)
+    start, _ = next(EpochWindows(windowing).assign(epochs[found]))
+    found[found] = start == epochs[found]
+    return found
+
+
 def window_of_epoch(windowing: Windowing, epoch: int) -> tuple[int, int]:
     """Start and end, in microseconds, of the window whose reports have an epoch.
 

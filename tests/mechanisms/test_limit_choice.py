@@ -98,6 +98,29 @@ def test_keys_take_part_in_the_choice():
     assert sorted(again.tolist()) == sorted(rows.tolist())
 
 
+def test_which_key_is_chosen_does_not_depend_on_the_values():
+    # Nine records under one key and one under another; the nine are alike, or all differ.
+    users = 2000
+    ids = np.repeat(PRF.pseudonyms([f"user {user}" for user in range(users)]), 10, axis=0)
+    keys = np.tile(PRF.pseudonyms(["ka"] * 9 + ["kb"]), (users, 1))
+    chosen = []
+    for values in ([0] * 10, list(range(10))):
+        rows = keep_one_per_user(PRF, ids, np.tile(values, users), None, keys)
+        chosen.append(dict(zip((rows // 10).tolist(), (rows % 10 == 9).tolist(), strict=True)))
+    assert chosen[0] == chosen[1]
+    # 6 standard deviations of a fair coin: a false alarm in 5e8 choices of this key.
+    assert abs(sum(chosen[0].values()) - users / 2) < 6 * np.sqrt(users) / 2
+
+
+def test_within_a_key_the_choice_is_uniform_over_distinct_records():
+    users = 4000
+    ids = np.repeat(PRF.pseudonyms([f"user {user}" for user in range(users)]), 10, axis=0)
+    keys = np.tile(PRF.pseudonyms(["ka"]), (10 * users, 1))
+    rows = keep_one_per_user(PRF, ids, np.tile([0] * 9 + [1], users), None, keys)
+    # As above: two distinct records, six standard deviations.
+    assert abs(np.count_nonzero(rows % 10 == 9) - users / 2) < 6 * np.sqrt(users) / 2
+
+
 def test_another_key_makes_another_choice():
     ids, values, times = records(2000, 100)
     public = kept_records(ids, values, times, prf=Prf(PUBLIC_KEY))[0]

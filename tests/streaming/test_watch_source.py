@@ -212,7 +212,8 @@ def test_reports_plain_and_packed_with_ids(tmp_path):
     os.utime(logs / "b.parquet", (1e9, 1e9))
 
     def receive(source: dict[str | None, Any]) -> dict[str | None, Any]:
-        received = source[None] | beam.ParDo(ReceiveReports(oracle, ReportKeys())).with_outputs(
+        door = ReceiveReports(oracle, WindowSpec(60_000_000), ReportKeys())
+        received = source[None] | beam.ParDo(door).with_outputs(
             TALLIES, DEAD_LETTERS, main="reports"
         )
         return {

@@ -13,7 +13,7 @@ from hadabeam.mechanisms.errors import ParameterError
 from hadabeam.testing import seeded_key_files
 from hadabeam.transforms import EstimateFrequencies
 from hadabeam.transforms.beam_yaml import HadabeamEstimate, HadabeamPrivatize
-from hadabeam.transforms.randomness import UserKeys
+from hadabeam.transforms.randomness import UserKeys, question_of
 
 BASE = {"user_field": "user", "value_field": "page", "domain": PAGES, "epsilon": 1.0}
 
@@ -53,7 +53,9 @@ def test_the_same_rows_as_the_transforms_behind_them(tmp_path):
 
     with pipeline() as p:
         read = rows(p, records)
-        direct = EstimateFrequencies.Globally(oracle, UserKeys(assignment, coin))
+        direct = EstimateFrequencies.Globally(
+            oracle, UserKeys(assignment, coin, question_of("page"))
+        )
         results = {
             "direct": read | beam.Map(lambda row: (row.user, row.page)) | direct,
             "yaml": read | "Yaml" >> HadabeamEstimate(**BASE, **keys),

@@ -48,13 +48,14 @@ def shares(pairs):
     return {value: values.count(value) / len(values) for value in DOMAIN.values}
 
 
-def by_hand(oracle, pairs):
+def by_hand(oracle, pairs, keyed=False):
     """The raw values of the same keys without Beam, in one batch."""
     keys = seeded_keys().load()
     users = keys.users.pseudonyms([user for user, _ in pairs])
     values = DOMAIN.index([value for _, value in pairs])
     columns = keys.columns(oracle, users)
-    messages = oracle.randomize(values, columns, keys.coins(oracle, users, NO_WINDOW))
+    coins = keys.coins(oracle, users, NO_WINDOW, keyed=keyed)
+    messages = oracle.randomize(values, columns, coins)
     return oracle.estimate(oracle.count(columns, messages)).raw
 
 
@@ -99,7 +100,8 @@ def test_each_key_has_its_own_table(name):
         for key in ("even", "odd"):
             own = [pair for name, pair in keyed if name == key]
             rows = [row for row in found if row.key == key]
-            np.testing.assert_array_equal([row.raw for row in rows], by_hand(oracle, own))
+            expected = by_hand(oracle, own, keyed=True)
+            np.testing.assert_array_equal([row.raw for row in rows], expected)
             assert_within_intervals(rows, shares(own), least=0.75)
 
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:

@@ -1,5 +1,6 @@
 """Privatize and CountReports on a runner, and the combiner's contract."""
 
+import dataclasses
 import json
 
 import apache_beam as beam
@@ -29,12 +30,14 @@ KEYS = seeded_keys(2)
 DAY = 86_400_000_000
 
 
-def by_hand(users, values, epoch=0):
+def by_hand(users, values, epoch=0, scope=()):
     """(column, bit) of each user, with the mechanisms alone."""
     loaded = KEYS.load()
     pseudonyms = loaded.users.pseudonyms(users)
     columns = ORACLE.assign(pseudonyms, loaded.users)
-    coins = KeyedCoins(loaded._coin, pseudonyms, collection_id=ORACLE.collection_id, epoch=epoch)
+    coins = KeyedCoins(
+        loaded._coin, pseudonyms, collection_id=ORACLE.collection_id, epoch=epoch, scope=scope
+    )
     bits = ORACLE.randomize(np.array(values), columns, coins)
     return list(zip(columns.tolist(), bits.tolist(), strict=True))
 
@@ -60,14 +63,38 @@ def test_reports_are_those_of_the_mechanism():
 
 
 @pytest.mark.parametrize("memo", ["window", "forever"])
-def test_the_epoch_is_the_start_of_the_window(memo):
+def test_coins_belong_to_the_window(memo):
     users = [f"u{i}" for i in range(100)]
     batch = record_batch(users * 2, ["v3"] * 200, [0] * 100 + [DAY] * 100)
     with TestPipeline(runner=FnApiRunner()) as pipeline:
         reports = limited(pipeline, [batch], WindowSpec(DAY)) | Privatize(ORACLE, KEYS, memo)
-        second = 0 if memo == "forever" else DAY
-        expected = by_hand(users, [3] * 100) + by_hand(users, [3] * 100, second)
+        places = [(0, ()), (0, ())]
+        if memo == "window":
+            places = [(0, ("until", DAY)), (DAY, ("until", 2 * DAY))]
+        expected = [pair for place in places for pair in by_hand(users, [3] * 100, *place)]
         assert_that(reports | beam.FlatMap(pairs), equal_to(expected))
+
+
+def test_questions_windows_and_per_key_estimates_share_no_coins():
+    """Of two that did, reports that differ would prove that the true bits do."""
+    users = np.arange(160, dtype=np.uint8).reshape(10, 16)
+    drawn = []
+    for question in ("", "smokes", "hiv"):
+        keys = dataclasses.replace(KEYS, question=question).load()
+        for keyed in (False, True):
+            words = [
+                keys.coins(ORACLE, users, 0, end=end, keyed=keyed).words(10)
+                for end in (None, DAY, 7 * DAY)
+            ]
+            words.append(keys.coins(ORACLE, users, 0, True, keyed=keyed).words(10))
+            # A memo holds in all windows, of whatever length.
+            memo = keys.coins(ORACLE, users, 5 * DAY, True, end=6 * DAY, keyed=keyed).words(10)
+            assert (memo == words[3]).all()
+            drawn += [words[1], words[2], words[3]]
+            # Without windows the memo is that of a single run.
+            assert (words[0] == words[3]).all()
+    distinct = np.unique(np.concatenate(drawn), axis=0)
+    assert len(distinct) == 10 * len(drawn) == 180
 
 
 def test_without_keys_every_run_draws_anew(tmp_path):

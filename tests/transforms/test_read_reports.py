@@ -21,6 +21,7 @@ from hadabeam.transforms.randomness import ReportKeys
 from hadabeam.transforms.read_reports import ReadReports
 from hadabeam.transforms.records import add_tallies
 from hadabeam.transforms.reports import packed_rows, report_rows
+from hadabeam.transforms.windows import CalendarDays, WindowSpec
 from hadabeam.transforms.write import write_table
 
 DOMAIN = Domain([f"v{i}" for i in range(20)])
@@ -88,14 +89,14 @@ def test_what_was_written_is_counted(format, packed, tmp_path):
     make = packed_rows if packed else report_rows
     tables = [
         make(batch, ORACLE.collection_id, epoch)
-        for batch, epoch in zip(batches, (0, DAY), strict=True)
+        for batch, epoch in zip(batches, (DAY, 2 * DAY), strict=True)
     ]
     for index, table in enumerate(tables):
         path = str(tmp_path / f"x-{index}.{format}")
         write_table(pa.Table.from_batches([table]), path, format, schema)
-    found = run(tmp_path / "x-*", tmp_path)
-    assert (found["counts"][0, None] == counts(batches[0])).all()
-    assert (found["counts"][DAY, None] == counts(batches[1])).all()
+    found = run(tmp_path / "x-*", tmp_path, windowing=WindowSpec(DAY))
+    assert (found["counts"][DAY, None] == counts(batches[0])).all()
+    assert (found["counts"][2 * DAY, None] == counts(batches[1])).all()
     assert found["tally"] == {
         "records_read": 1300,
         "unchecked_columns": 1300,
@@ -191,7 +192,7 @@ def test_one_report_of_a_sender_and_epoch_counts(tmp_path):
         {"sender": "ann", "column": 3, "bit": 1},
         {"sender": "ann", "column": 3, "bit": 0},
         {"sender": "ann", "column": 5, "bit": 0, "key": "de"},
-        {"sender": "ann", "epoch": DAY},
+        {"sender": "ann", "epoch": 2 * DAY},
         {"sender": "bob", "report_id": "r1"},
         {"report_id": "r1"},
         {"report_id": "r1"},
@@ -200,8 +201,8 @@ def test_one_report_of_a_sender_and_epoch_counts(tmp_path):
     ]
     tables = []
     for name, order in (("a", rows), ("b", rows[::-1])):
-        write_lines(tmp_path / f"{name}.jsonl", order)
-        found = run(tmp_path / f"{name}.jsonl", tmp_path)
+        write_lines(tmp_path / f"{name}.jsonl", [{"epoch": DAY, **row} for row in order])
+        found = run(tmp_path / f"{name}.jsonl", tmp_path, windowing=WindowSpec(DAY))
         assert found["tally"] == {
             "records_read": 9,
             "duplicate": 3,
@@ -268,10 +269,52 @@ def test_a_key_may_be_called_anything(tmp_path):
     assert found["tally"]["records_read"] == 2
 
 
-def test_reports_of_windows_need_a_window(tmp_path):
-    write_lines(tmp_path / "r.jsonl", [{"epoch": DAY}])
-    with pytest.raises(Exception, match="--window"):
-        run(tmp_path / "r.jsonl", tmp_path, tagged_epochs=False)
+@pytest.mark.parametrize(
+    ("windowing", "good", "bad"),
+    [
+        (None, 0, [DAY, 1, -DAY]),
+        (WindowSpec(DAY), 3 * DAY, [0, 1, DAY + 1]),
+        (WindowSpec(2 * DAY, DAY), 3 * DAY, [0, DAY // 2]),
+        # Midnight in Berlin is 23:00 UTC in winter.
+        (CalendarDays("Europe/Berlin"), DAY - DAY // 24, [0, DAY]),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_reports_of_no_window_are_refused_and_stop_nothing(windowing, good, bad, packed, tmp_path):
+    for number, epoch in enumerate([good, *bad]):
+        path = str(tmp_path / f"r{number}.jsonl")
+        make, name = (packed_rows, "packed_reports") if packed else (report_rows, "report")
+        rows = make(reports(3), ORACLE.collection_id, epoch)
+        write_table(pa.Table.from_batches([rows]), path, "jsonl", name)
+    found = run(tmp_path / "r*", tmp_path, windowing=windowing)
+    assert list(found["counts"]) == [(good, None)]
+    assert found["tally"]["wrong_window"] == 3 * len(bad)
+    assert found["tally"]["records_read"] == 3 + 3 * len(bad)
+    letters = {reason for reason, _ in found["letters"]}
+    assert letters == {"wrong_window"}
+    assert len(found["letters"]) == len(bad) * (1 if packed else 3)
+
+
+@pytest.mark.parametrize("windowing", [None, WindowSpec(DAY), CalendarDays("Europe/Berlin")])
+def test_epochs_beyond_all_calendars_are_refused(windowing, tmp_path):
+    far = [2**62, -(2**62), 2**63 - 1, -(2**63)]
+    write_lines(tmp_path / "r.jsonl", [{"epoch": epoch} for epoch in far])
+    assert run(tmp_path / "r.jsonl", tmp_path, windowing=windowing)["tally"]["wrong_window"] == 4
+
+
+def test_with_the_assignment_key_reports_need_a_sender(tmp_path):
+    """Who may leave the sender out could choose any column, any number of times."""
+    prf = Prf(KEY.get_secret_bytes())
+    own = int(ORACLE.assign(prf.pseudonyms(["ann"]), prf)[0])
+    rows = [{"sender": "ann", "column": own}, {}, {"sender": None}, {"sender": ""}]
+    write_lines(tmp_path / "r.jsonl", rows)
+    packed = packed_rows(reports(7), ORACLE.collection_id, 0)
+    packs = str(tmp_path / "r2.jsonl")
+    write_table(pa.Table.from_batches([packed]), packs, "jsonl", "packed_reports")
+    found = run(tmp_path / "r*", tmp_path, keys=ReportKeys(KEY))
+    assert found["tally"] == {"records_read": 11, "missing_sender": 10}
+    assert sum(int(array[1].sum()) for array in found["counts"].values()) == 1
+    assert [reason for reason, _ in found["letters"]] == ["missing_sender"] * 4
 
 
 def test_the_collectors_key_is_a_reference(tmp_path):

@@ -32,6 +32,7 @@ from hadabeam.transforms.records import DEAD_LETTERS, TALLIES, add_tallies
 from hadabeam.transforms.report_messages import ReportMessages
 from hadabeam.transforms.reports import packed_rows, report_rows
 from hadabeam.transforms.single_object import fingerprint, frame
+from hadabeam.transforms.windows import WindowSpec
 from hadabeam.transforms.write import write_table
 
 DOMAIN = Domain([f"v{i}" for i in range(20)])
@@ -85,7 +86,7 @@ def receive(tmp_path: Path) -> Any:
         }
         (tmp_path / "found.json").write_text(json.dumps(found))
 
-    def run(messages: list[bytes], **options: Any) -> Any:
+    def run(messages: list[bytes], keys: ReportKeys | None = None, **options: Any) -> Any:
         with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as pipeline:
             parsed = (
                 pipeline
@@ -93,7 +94,7 @@ def receive(tmp_path: Path) -> Any:
                 | ParseMessages(None, "kafka:h:1/reports", **options)
             )
             received = parsed[None] | "Receive" >> beam.ParDo(
-                ReceiveReports(ORACLE, KEYS)
+                ReceiveReports(ORACLE, WindowSpec(DAY), keys or ReportKeys())
             ).with_outputs(TALLIES, DEAD_LETTERS, main="batches")
             tallies = (parsed[TALLIES], received[TALLIES]) | "Tallies" >> beam.Flatten()
             letters = (parsed[DEAD_LETTERS], received[DEAD_LETTERS]) | "Letters" >> beam.Flatten()
@@ -111,7 +112,7 @@ def receive(tmp_path: Path) -> Any:
 
 
 def test_four_kinds_of_messages_are_the_same_reports(receive: Any, tmp_path: Path) -> None:
-    batches = [(reports(300, 1), 0), (reports(200, 2), DAY)]
+    batches = [(reports(300, 1), DAY), (reports(200, 2), 2 * DAY)]
     expected: dict[str, int] = {}
     for batch, epoch in batches:
         for row in batch.to_pylist():
@@ -135,7 +136,7 @@ def test_four_kinds_of_messages_are_the_same_reports(receive: Any, tmp_path: Pat
 
 def test_all_kinds_and_poison_in_one_topic(receive: Any, tmp_path: Path) -> None:
     kinds = [
-        messages_of(make(reports(40, seed), ORACLE.collection_id, 0), name, format, tmp_path)
+        messages_of(make(reports(40, seed), ORACLE.collection_id, DAY), name, format, tmp_path)
         for seed, (name, make) in enumerate(
             [("report", report_rows), ("packed_reports", packed_rows)]
         )
@@ -176,20 +177,36 @@ def test_a_pack_of_another_collection_counts_as_what_it_holds(receive: Any, said
 
 
 def test_ids_and_senders(receive: Any) -> None:
-    base = {"collection": ORACLE.collection_id, "epoch": 0, "column": 3, "bit": 1}
+    base = {"collection": ORACLE.collection_id, "epoch": DAY, "column": 3, "bit": 1}
     lines = [{"nonce": "r1"}, {"nonce": "r1"}, {"nonce": "r2"}, {}]
     messages = [json.dumps({**base, **line}).encode() for line in lines]
     assert receive(messages, id_field="nonce")["users"] == 2
     assert receive(messages)["users"] == 0
     # Without the sender's column: with the assignment key it is known to be another's.
     sent = [json.dumps({**base, "sender": f"s{n}"}).encode() for n in range(20)]
-    found = receive(sent)
+    found = receive(sent, KEYS)
     assert found["tally"]["wrong_column"] > 10
     assert found["tally"]["records_read"] == 20
 
 
+def test_what_cannot_count_is_refused_as_it_is_from_files(receive: Any, tmp_path: Path) -> None:
+    base = {"collection": ORACLE.collection_id, "epoch": DAY, "column": 3, "bit": 1}
+    later = [json.dumps({**base, "sender": "ann", "epoch": DAY + n}).encode() for n in range(5)]
+    found = receive(later)
+    # One of a sender and window, however its epoch is written.
+    assert found["tally"]["wrong_window"] == 4
+    assert sum(found["rows"].values()) == 1
+    pack = messages_of(
+        packed_rows(reports(9, 1), ORACLE.collection_id, DAY), "packed_reports", "jsonl", tmp_path
+    )
+    named = json.dumps({**json.loads(pack[0]), "sender": "ann"}).encode()
+    found = receive([json.dumps(base).encode(), pack[0], named], KEYS)
+    assert found["tally"] == {"records_read": 19, "missing_sender": 19}
+    assert [letter[0] for letter in found["letters"]] == ["missing_sender"] * 3
+
+
 def test_a_key_may_be_called_columns(receive: Any) -> None:
-    base = {"collection": ORACLE.collection_id, "epoch": 0, "column": 3, "bit": 1}
+    base = {"collection": ORACLE.collection_id, "epoch": DAY, "column": 3, "bit": 1}
     for key in ("columns", '{"columns": 1}', '"columns":'):
         found = receive([json.dumps({**base, "key": key}).encode()])
         assert sum(found["rows"].values()) == 1, key
