@@ -28,6 +28,7 @@ from hadabeam.transforms.receive import ReceiveReports
 from hadabeam.transforms.records import DEAD_LETTERS, TALLIES, add_tallies, record_batch
 from hadabeam.transforms.reports import packed_rows, report_rows
 from hadabeam.transforms.watch import WatchRecords, _Watch
+from hadabeam.transforms.windows import WindowSpec
 
 FIELDS = RecordFields("user", "page", "time")
 
