@@ -27,6 +27,8 @@ _PRISM = "PrismRunner"
 _MAX_DELAY, _POLL = 30_000_000, 500_000
 #: Milliseconds between two checkpoints on Flink, where no other number is given.
 _CHECKPOINT_MS = 10_000
+#: Milliseconds after which a source on Flink that has nothing left ends, if the job is to end.
+_IDLE_MS = 1_000
 
 
 def build(
@@ -143,8 +145,12 @@ def announce(pane: Any) -> None:
     print(pane_line(pane), flush=True)
 
 
-def streaming_args(beam_args: list[str]) -> list[str]:
+def streaming_args(beam_args: list[str], *, ends: bool = False) -> list[str]:
     """Beam's flags for a runner that streams.
+
+    Args:
+      beam_args: as they were given.
+      ends: whether the job ends by itself.
 
     Raises:
       ParameterError: if the runner that is named reads all input before it gives anything out.
@@ -176,6 +182,9 @@ def streaming_args(beam_args: list[str]) -> list[str]:
         if not any(arg.startswith("--checkpointing_interval") for arg in beam_args):
             # Without checkpoints a job neither restarts nor gives out windows of a Kafka topic.
             found.append(f"--checkpointing_interval={_CHECKPOINT_MS}")
+        if ends and not any(arg.startswith("--shutdown_sources_after_idle") for arg in beam_args):
+            # Where there are checkpoints, what starts the sources otherwise never ends.
+            found.append(f"--shutdown_sources_after_idle_ms={_IDLE_MS}")
     # In front, since flags may end in a bare -- and what follows it.
     return runner.patient([*found, *beam_args])
 
@@ -252,7 +261,7 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     from .log_jobs import check_keys
     from .stream_definition import claim_folder
 
-    beam_args = streaming_args(beam_args)
+    beam_args = streaming_args(beam_args, ends=args.stop_after is not None)
     check_runner(args, beam_args)
     keys, windowing = _check(args)
     check_messages(args)
