@@ -150,13 +150,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     from .brokers import check_brokers
-    from .log_jobs import finish
+    from .log_jobs import check_output, finish
     from .table import print_estimates
 
     oracle = job_flags.oracle_of(args)
     if args.assignment_key is not None and runner.is_local(beam_args):
         args.assignment_key.read()
     check_brokers(args, beam_args)
+    check_output(args, beam_args)
     runner.run(lambda pipeline: build(pipeline, args, oracle), beam_args)
     if not runner.waits(beam_args):
         return 0

@@ -14,6 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from ..mechanisms.errors import InputError, ParameterError
 from ..mechanisms.oracle import FrequencyOracle
+from ..transforms import files
 from ..transforms.limit import LimitContributions
 from ..transforms.randomness import ReportKeys, UserKeys
 from ..transforms.read import ReadRecords
@@ -23,12 +24,15 @@ from ..transforms.summary import Summarize
 from ..transforms.write import WriteDeadLetters, WriteSummary
 from . import job_flags, runner
 from .brokers import check_brokers
+from .field_check import warn_of_fields
 
 if TYPE_CHECKING:
     from ..transforms.windows import Windowing
 
 
-#: What to do where no report could be counted, by the reason.
+#: The share of reports that are refused for one reason from which on it is told what to do.
+_MANY = 0.1
+#: What to do where so many reports cannot be counted, by the reason.
 _HINTS = {
     "wrong_collection": "give --domain, --unknown, --oracle, --epsilon and --collection as they "
     "were given to hadabeam privatize",
@@ -115,6 +119,19 @@ def check_run(args: argparse.Namespace, beam_args: list[str]) -> None:
     check_brokers(args, beam_args)
     if runner.is_local(beam_args):
         check_keys(args, keys)
+    check_output(args, beam_args)
+    if runner.is_here(beam_args):
+        warn_of_fields(args, job_flags.fields_of(args))
+
+
+def check_output(args: argparse.Namespace, beam_args: list[str]) -> None:
+    """Checks that workers on this machine can write where they are to.
+
+    Raises:
+      InputError: if not.
+    """
+    if runner.is_here(beam_args):
+        files.check_writable(f"{args.output}-summary.json")
 
 
 def check_keys(args: argparse.Namespace, keys: UserKeys | ReportKeys) -> None:
@@ -156,6 +173,14 @@ def finish(args: argparse.Namespace) -> dict[str, Any]:
     """
     with FileSystems.open(f"{args.output}-summary.json") as file:
         found: dict[str, Any] = json.loads(file.read())
+    for reason, hint in _HINTS.items():
+        refused = found["dropped"].get(reason, 0)
+        if found["reports"] and refused >= _MANY * found["records_read"]:
+            print(
+                f"warning: {refused:,} of {found['records_read']:,} reports were refused "
+                f"({reason}); {hint}",
+                file=sys.stderr,
+            )
     if found["reports"] == 0:
         dropped = ", ".join(f"{number} {reason}" for reason, number in found["dropped"].items())
         if found["records_read"]:

@@ -129,6 +129,11 @@ def run(
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineState
 
+    if is_dry_run(beam_args) and runner_name(beam_args).lower() not in _MANAGED:
+        raise ParameterError(
+            "--dry_run is for --runner=DataflowRunner, whose client checks a job; other runners "
+            "would run it"
+        )
     options = PipelineOptions(patient(beam_args))
     local = is_local(beam_args)
     on_flink = is_flink(beam_args)

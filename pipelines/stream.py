@@ -258,6 +258,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
+    from .field_check import warn_of_fields
     from .log_jobs import check_keys
     from .stream_definition import claim_folder
 
@@ -272,6 +273,8 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     keyed = args.per_key if args.input_format == "reports" else args.key_field is not None
     if not runner.is_dry_run(beam_args):
         claim_folder(args, oracle, keyed)
+    if runner.is_here(beam_args) and args.input_format != "reports" and not from_broker(args):
+        warn_of_fields(args, job_flags.fields_of(args))
     _note_download(beam_args)
     runner.run(
         lambda pipeline: build(pipeline, args, oracle, keys, windowing),

@@ -16,7 +16,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from ..mechanisms.domain import Domain
 from ..mechanisms.errors import ParameterError
-from .batching import BATCH_RECORDS, as_pair
+from .batching import BATCH_RECORDS, as_record
 from .encode import RecordEncoder
 from .randomness import UserKeys
 from .records import TALLIES, record_batch
@@ -48,10 +48,7 @@ class BatchArrivals(beam.DoFn):
         if isinstance(element, pa.RecordBatch):
             yield element
             return
-        key, pair = (None, element)
-        if self._keyed:
-            key, pair = as_pair(element, "(key, (user, value))")
-        user, value = as_pair(pair, "(key, (user, value))" if self._keyed else "(user, value)")
+        key, user, value = as_record(element, self._keyed)
         self._held.append((user, value, int(timestamp.micros), key))
         if len(self._held) >= BATCH_RECORDS:
             batch, earliest = self._batch()

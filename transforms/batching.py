@@ -14,6 +14,7 @@ from .records import record_batch
 
 #: Records in a batch made of single elements.
 BATCH_RECORDS = 20_000
+_CONTAINERS = (tuple, list, dict, set, frozenset)
 
 
 class BatchRecords(beam.DoFn):
@@ -50,10 +51,7 @@ class BatchRecords(beam.DoFn):
                 raise ParameterError("a per-key estimate needs batches with a column 'key'")
             yield element
             return
-        key, pair = (None, element)
-        if self._keyed:
-            key, pair = as_pair(element, "(key, (user, value))")
-        user, value = as_pair(pair, "(key, (user, value))" if self._keyed else "(user, value)")
+        key, user, value = as_record(element, self._keyed)
         rows = self._held.setdefault(window, [])
         rows.append((user, value, int(timestamp.micros), key))
         if len(rows) >= BATCH_RECORDS:
@@ -72,12 +70,27 @@ class BatchRecords(beam.DoFn):
         )
 
 
-def as_pair(element: Any, form: str) -> tuple[Any, Any]:
-    """The two parts of an element.
+def as_record(element: Any, keyed: bool) -> tuple[Any, Any, Any]:
+    """Key (None without keys), user and value of an element.
 
     Raises:
-      ParameterError: if it has no two parts. The message names ``form``, not the element.
+      ParameterError: if it is no ``(user, value)``, or ``(key, (user, value))``, of scalars. The
+        message names the form, not the element.
     """
+    form = "(key, (user, value))" if keyed else "(user, value)"
+    key, pair = _pair(element, form) if keyed else (None, element)
+    user, value = _pair(pair, form)
+    for part in (key, user, value):
+        # It has no text: all records would be of one missing user, or have one missing value.
+        if isinstance(part, _CONTAINERS):
+            raise ParameterError(
+                f"elements must be {form}, and a {type(part).__name__} is none of the three; "
+                "is the collection one with keys, or without?"
+            )
+    return key, user, value
+
+
+def _pair(element: Any, form: str) -> tuple[Any, Any]:
     # A text of two letters would unpack as well.
     if isinstance(element, (tuple, list)) and len(element) == 2:
         return element[0], element[1]

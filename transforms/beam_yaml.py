@@ -25,6 +25,7 @@ from .estimate import EstimateFrequencies
 from .limit import LimitContributions
 from .privatize import Privatize
 from .randomness import UserKeys, question_of
+from .records import canonical
 from .reports import FormatReports
 
 
@@ -55,7 +56,8 @@ class _Rows(beam.PTransform):
         if isinstance(domain, str):
             values = Domain.from_file(domain, other=other)
         else:
-            values = Domain([str(value) for value in domain])
+            # YAML has booleans and numbers, whose texts are those of the records.
+            values = Domain([canonical(value) or "" for value in domain])
             values = values.with_other() if other else values
         self._oracle: FrequencyOracle = make_oracle(
             oracle, values, epsilon, collection=collection, version=version

@@ -103,10 +103,13 @@ def make_parent(path: str) -> None:
             FileSystems.mkdirs(folder)
 
 
-def create(path: str) -> IO[bytes]:
-    """Opens a new file on any of Beam's file systems, as it is, without compression."""
+def create(path: str, *, private: bool = False) -> IO[bytes]:
+    """Opens a new file on any of Beam's file systems, as it is, without compression.
+
+    A private one only its owner may read; object stores go by the permissions of the bucket.
+    """
     if is_local(path):
-        return open(path, "wb")
+        return open(path, "wb", opener=_owners if private else None)
     handle: IO[bytes] = FileSystems.create(
         path,
         mime_type="application/octet-stream",
@@ -115,12 +118,33 @@ def create(path: str) -> IO[bytes]:
     return handle
 
 
-def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:
+def _owners(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def check_writable(path: str) -> None:
+    """Checks that a file can be made beside an output file, before hours of work are lost.
+
+    Makes the folder. Does nothing on other file systems than the local one.
+
+    Raises:
+      InputError: if not.
+    """
+    if is_local(path):
+        with explained(path):
+            make_parent(path)
+            probe = temporary_name(path)
+            create(probe).close()
+            remove([probe])
+
+
+def write_file(path: str, write: Callable[[IO[bytes]], None], *, private: bool = False) -> None:
     """Writes a file whole or not at all, in place of an earlier one.
 
     Args:
       path: the file, on any of Beam's file systems.
       write: is called once with a binary file to write to.
+      private: see :func:`create`.
 
     Raises:
       InputError: if the file system refuses. What ``write`` raises passes through.
@@ -137,7 +161,7 @@ def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:
         make_parent(path)
         temporary = temporary_name(path)
         try:
-            with create(temporary) as file:
+            with create(temporary, private=private) as file:
                 write(file)
             move(temporary, path)
         except BaseException:

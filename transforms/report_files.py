@@ -28,7 +28,7 @@ from .records import DeadLetter, Tally
 from .reports import ReportArrays, keep_valid, unpack_row
 from .rows import Rows
 from .splits import Split
-from .streams import open_file, open_source
+from .streams import open_file, open_source, read_head
 from .texts import to_text
 from .windows import Windowing, are_starts
 
@@ -91,16 +91,7 @@ def _field_names(split: Split) -> set[str] | None:
 
 
 def _first_line_is_packed(split: Split) -> bool:
-    source = open_source(split.path, split.compression)
-    try:
-        head = bytearray(1 << 16)
-        with memoryview(head) as view:
-            size = 0
-            while size < len(view) and (got := source.readinto(view[size:])):
-                size += got
-    finally:
-        source.close()
-    for line in bytes(head[:size]).splitlines():
+    for line in read_head(split.path, split.compression).splitlines():
         if line.strip():
             # A row of many reports is longer than what was read; its names are matched as names,
             # because a key or a sender may be called anything.

@@ -21,9 +21,11 @@ class Runs:
 
     Args:
       path: the output file, or what the names of several begin with.
+      private: whether only their owner may read the runs.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, private: bool = False) -> None:
+        self._private = private
         self.folder = files.temporary_name(path)
 
     @contextlib.contextmanager
@@ -37,7 +39,7 @@ class Runs:
         with files.explained(self.folder):
             files.make_parent(name)
             try:
-                with files.create(name) as file:
+                with files.create(name, private=self._private) as file:
                     yield name, file
             except BaseException:
                 files.remove([name])

@@ -19,6 +19,7 @@ from .streams import (
     explained,
     open_file,
     open_source,
+    read_head,
     sniff_compression,
     strip_compression,
 )
@@ -37,7 +38,6 @@ _ENDINGS = {
     ".parquet": "parquet",
     ".avro": "avro",
 }
-_HEAD = 1 << 16
 
 
 class Split(NamedTuple):
@@ -81,13 +81,13 @@ def match_files(patterns: str | Iterable[str]) -> list[tuple[str, int]]:
         a folder (``*`` no hidden file), ``**`` across folders.
 
     Returns:
-      Path and size in bytes, each file once.
+      Path and size in bytes, each file once, however often and by whatever path it is matched.
 
     Raises:
       InputError: if a pattern matches nothing, is a directory or a pipe, or its filesystem
         cannot be reached.
     """
-    found: dict[str, int] = {}
+    found: dict[str, tuple[str, int]] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         if is_local(pattern) and os.path.isdir(pattern):
             raise InputError(
@@ -97,15 +97,21 @@ def match_files(patterns: str | Iterable[str]) -> list[tuple[str, int]]:
         if is_local(pattern) and os.path.exists(pattern):  # even with a bracket in its name
             if not os.path.isfile(pattern):
                 raise InputError(f"{pattern} is no regular file; write the log to a file first")
-            found[pattern] = os.path.getsize(pattern)
+            found.setdefault(_identity(pattern), (pattern, os.path.getsize(pattern)))
             continue
         matches = list_files(pattern)
         if not matches:
             raise InputError(
                 f"no file matches {pattern}; check the pattern and quote it in a shell"
             )
-        found.update(matches)
-    return sorted(found.items())
+        for path, size in matches:
+            found.setdefault(_identity(path), (path, size))
+    return sorted(found.values())
+
+
+def _identity(path: str) -> str:
+    """By what a file is known: ``a``, ``./a`` and a link to it are one."""
+    return os.path.realpath(path) if is_local(path) else path
 
 
 def list_files(pattern: str) -> list[tuple[str, int]]:
@@ -160,16 +166,7 @@ def detect(path: str, format: str = "auto", compression: str = "auto") -> tuple[
 
 
 def _sniff(path: str, compression: str) -> str:
-    source = open_source(path, compression)
-    try:
-        head = bytearray(_HEAD)
-        with memoryview(head) as view:
-            size = 0
-            while size < len(view) and (got := source.readinto(view[size:])):
-                size += got
-    finally:
-        source.close()
-    text = bytes(head[:size])
+    text = read_head(path, compression)
     if text.startswith(avro.MAGIC):
         return "avro"
     if text.startswith(parquet.MAGIC):

@@ -21,6 +21,8 @@ from apache_beam.io.filesystems import FileSystems
 from ..mechanisms.errors import InputError, ParameterError
 from .files import is_local
 
+#: How much of a file tells what it holds.
+HEAD_BYTES = 1 << 16
 #: The compressions that are read, and the endings of file names that tell them.
 COMPRESSIONS = ("auto", "none", "gzip", "bzip2", "zstd")
 _ENDINGS = {
@@ -298,3 +300,21 @@ def open_source(path: str, compression: str, start: int = 0, end: int | None = N
     if compression == "none":
         return FileSource(handle, start, end)
     return DecompressedSource(handle, compression)
+
+
+def read_head(path: str, compression: str, size: int = HEAD_BYTES) -> bytes:
+    """The first decompressed bytes of a file, ``size`` at most.
+
+    Raises:
+      InputError: as :func:`open_file`.
+    """
+    source = open_source(path, compression)
+    try:
+        head = bytearray(size)
+        with memoryview(head) as view:
+            filled = 0
+            while filled < size and (got := source.readinto(view[filled:])):
+                filled += got
+    finally:
+        source.close()
+    return bytes(head[:filled])

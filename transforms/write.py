@@ -169,6 +169,8 @@ def _write_summary(found: list[dict[str, Any]], path: str) -> str:
 class WriteDeadLetters(beam.PTransform):
     """Writes dead letters, if any, as ``PREFIX-dead-letters.jsonl``, sorted by file and position.
 
+    They may hold private content, if that was asked for; only the file's owner can read it.
+
     Where there are none, the file of an earlier run is removed: what stands beside a
     summary belongs to it. Millions of dead letters (a folder of the wrong files) are
     sorted in runs on the disk, not in memory.
@@ -187,7 +189,7 @@ class WriteDeadLetters(beam.PTransform):
         self.path = f"{files.check_prefix(prefix)}-dead-letters.jsonl"
 
     def expand(self, letters: beam.PCollection[DeadLetter]) -> beam.PCollection[str]:
-        runs = Runs(self.path)
+        runs = Runs(self.path, private=True)
         path = self.path
         return (
             letters
@@ -266,7 +268,7 @@ def _merge_letters(names: list[str], path: str, runs: Runs) -> str:
             for run in opened:
                 run.close()
 
-    files.write_file(path, write)
+    files.write_file(path, write, private=True)
     runs.discard()
     return path
 

@@ -237,7 +237,8 @@ class WriteRunSummary(beam.PTransform):
 class WriteStreamDeadLetters(beam.PTransform):
     """Writes dead letters as ``PREFIX/dead-letters/<digest>.jsonl``, one file a bundle.
 
-    The name is a digest of the content: what is written again is the same file.
+    The name is a digest of the content: what is written again is the same file. Only its owner
+    can read it.
 
     Attributes:
       prefix: the folder of the stream's output (public).
@@ -270,5 +271,5 @@ class _WriteLetters(beam.DoFn):
         content = b"".join(lines)
         name = hashlib.sha256(content).hexdigest()[:32] + ".jsonl"
         path = FileSystems.join(self._prefix, "dead-letters", name)
-        files.write_file(path, lambda file: file.writelines([content]))
+        files.write_file(path, lambda file: file.writelines([content]), private=True)
         self._letters = []

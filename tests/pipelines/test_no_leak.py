@@ -65,6 +65,22 @@ def test_formats_that_do_not_parse(commands, caplog, text):
     assert secrets_in(found.out + found.err + caplog.text) == []
 
 
+def test_a_csv_without_a_header(commands, caplog):
+    log = commands.write("log.csv", "canary-user,canary-value\ncanary-user,canary-value\n")
+    outcome = commands.batch(log)
+    assert outcome.code == 1
+    assert "does the file begin with a header?" in outcome.err
+    assert "canary" not in outcome.err + outcome.out + caplog.text
+
+
+def test_only_their_owner_reads_dead_letters(commands):
+    log = commands.write("log.jsonl", '{"user": "a", "page": "/page/1"}\ncanary\n')
+    outcome = commands.batch(log, "--dead_letter_content")
+    assert [letter["raw"] for letter in outcome.letters] == ["canary"]
+    (path,) = commands.folder.glob("*-dead-letters.jsonl")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_content_is_kept_only_when_asked_for(commands):
     log = commands.write("log.jsonl", log_text())
     found = commands.batch(log, "--dead_letter_content", "--unknown", "drop")

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 import apache_beam as beam
 import pytest
@@ -242,6 +243,15 @@ def test_failures_on_prism_are_one_line(tmp_path: pathlib.Path) -> None:
     run = execute(tmp_path, text)
     assert run.returncode == 1
     assert run.stderr == "hadabeam test: error: cannot read x\n"
+
+
+@pytest.mark.parametrize("name", ["DirectRunner", "PrismRunner", "FlinkRunner"])
+def test_a_dry_run_runs_nothing(name: str) -> None:
+    def build(pipeline: Any) -> None:
+        raise AssertionError("nothing is built")
+
+    with pytest.raises(ParameterError, match="--dry_run is for --runner=DataflowRunner"):
+        runner.run(build, [f"--runner={name}", "--dry_run=True"])
 
 
 def test_jobs_elsewhere_may_take_their_time() -> None:

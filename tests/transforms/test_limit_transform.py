@@ -7,11 +7,18 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.trigger import (
+    AccumulationMode,
+    AfterCount,
+    AfterWatermark,
+    Repeatedly,
+)
 
 from hadabeam.mechanisms.domain import Domain
 from hadabeam.mechanisms.errors import ParameterError
 from hadabeam.mechanisms.prf import Prf
 from hadabeam.testing import SeededKey, seeded_keys
+from hadabeam.transforms.encode import RecordEncoder
 from hadabeam.transforms.limit import LimitContributions
 from hadabeam.transforms.randomness import UserKeys
 from hadabeam.transforms.records import TALLIES, record_batch
@@ -247,3 +254,43 @@ def test_windows_that_merge_are_refused():
     )
     with pytest.raises(ParameterError, match="sessions"):
         _ = sessions | LimitContributions(DOMAIN, KEYS)
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        AfterWatermark(early=AfterCount(1)),
+        Repeatedly(AfterCount(1)),
+        AfterWatermark(),
+    ],
+)
+def test_windows_in_parts_are_refused(trigger):
+    """Else a user would report in each part."""
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    parts = (
+        pipeline
+        | beam.Create([record_batch(["u"], ["a"])])
+        | beam.WindowInto(
+            beam.window.FixedWindows(60),
+            trigger=trigger,
+            accumulation_mode=AccumulationMode.DISCARDING,
+            allowed_lateness=60,
+        )
+    )
+    with pytest.raises(ParameterError, match="leave the trigger out"):
+        _ = parts | LimitContributions(DOMAIN, KEYS)
+
+
+def test_ids_in_bytes_and_in_texts_are_the_same_users():
+    """Also those that are no UTF-8."""
+    ids = [b"ann", "b\u00fcb".encode(), b"\xff\xfe"]
+    loaded = KEYS.load()
+    users = []
+    for kind in (pa.binary(), pa.large_binary(), pa.binary_view(), None):
+        batch = record_batch(ids, ["a"] * 3)
+        if kind is not None:
+            batch = batch.set_column(0, "user", pa.array(ids, kind))
+        records, tally = RecordEncoder(DOMAIN, loaded.users, "drop").encode(batch)
+        assert not tally
+        users.append(records.users.tolist())
+    assert all(found == users[0] for found in users)

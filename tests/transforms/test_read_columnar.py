@@ -77,6 +77,32 @@ def test_dictionaries(values: list[str | None]) -> None:
     assert to_text(column).to_pylist() == [value or None for value in values]
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.int64(7), "7"),
+        (np.uint64(2**64 - 1), "18446744073709551615"),
+        (np.float64(7.0), "7"),
+        (np.float32(0.5), "0.5"),
+        (np.bool_(True), "true"),
+        (np.str_("a"), "a"),
+        (np.bytes_(b"a"), "a"),
+        (np.datetime64("2024-03-01T10:30:05.25", "ns"), "2024-03-01T10:30:05.25"),
+        (np.datetime64("2024-03-01"), "2024-03-01T00:00:00"),
+        (np.datetime64("NaT"), None),
+        (np.longdouble(1), None),
+        (decimal.Decimal("7.50"), "7.5"),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (datetime.date(2024, 3, 1), "2024-03-01"),
+        (bytearray(b"a"), "a"),
+        (memoryview(b"\xff"), "\\xff"),
+        ((1, 2), None),
+    ],
+)
+def test_texts_of_what_pairs_hold(value: Any, text: str | None) -> None:
+    assert canonical(value) == text
+
+
 @given(st.lists(st.floats(), max_size=20))
 def test_floats_are_canonical(values: list[float]) -> None:
     column = pa.array(values, pa.float64())

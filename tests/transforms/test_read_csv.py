@@ -154,6 +154,11 @@ def test_missing_and_double_columns(files: Any) -> None:
     with pytest.raises(InputError, match="has no field 'page'; did you mean 'pages'") as caught:
         files.read(path, FIELDS)
     assert "secret-" not in str(caught.value)
+    # A file without a header: its first line is a record, and no message may quote it.
+    path = files.write_bytes("bare.csv", b"secret-user,secret-page\nsecret-user,x\n")
+    with pytest.raises(InputError, match=r"none of the fields 'user', 'page'; does") as caught:
+        files.read(path, FIELDS)
+    assert "secret-" not in str(caught.value)
     path = files.write_bytes("two.csv", b"user,page,page\n")
     with pytest.raises(InputError, match="has 2 columns 'page'"):
         files.read(path, FIELDS)

@@ -208,6 +208,10 @@ def test_match_files(tmp_path: Path) -> None:
     assert len(match_files(f"{tmp_path}/**")) == 5  # and not the hidden one
     twice = match_files([f"{tmp_path}/a.jsonl", f"{tmp_path}/?.jsonl"])
     assert [Path(path).name for path, _ in twice] == ["a.jsonl", "b.jsonl"]
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "a.jsonl")
+    spellings = ["a.jsonl", "./a.jsonl", "sub/../a.jsonl", "link.jsonl"]
+    assert len(match_files([f"{tmp_path}/{name}" for name in spellings])) == 1
+    (tmp_path / "link.jsonl").unlink()
     assert len(match_files(f"{tmp_path}/odd[1].jsonl")) == 1
     with pytest.raises(InputError, match=r"no file matches .*; check the pattern"):
         match_files(f"{tmp_path}/*.parquet")

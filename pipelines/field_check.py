@@ -1,0 +1,76 @@
+"""Warns of fields that the records of a log do not seem to have.
+
+In the other formats a field that is missing is an error. Lines of JSON may each lack any field,
+and a misspelt value field would make every record one of the other values, without a word, and
+spend epsilon on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from typing import Any
+
+import orjson
+
+from ..mechanisms.errors import InputError
+from ..transforms.fields import RecordFields
+from ..transforms.json_messages import JsonMessages
+from ..transforms.splits import detect, match_files
+from ..transforms.streams import HEAD_BYTES, read_head
+
+
+def warn_of_fields(args: argparse.Namespace, fields: RecordFields) -> None:
+    """Warns on the terminal of fields that no record at the start of the first file has.
+
+    Says nothing of files that cannot be read, which the job itself will refuse.
+
+    Args:
+      args: what the parser gave.
+      fields: the fields of records.
+    """
+    try:
+        path = match_files(args.input)[0][0]
+        format, compression = detect(path, args.input_format)
+        if format != "jsonl":
+            return
+        head = read_head(path, compression)
+    except InputError:
+        return
+    lines = [line for line in head.splitlines() if line.strip()]
+    if len(head) == HEAD_BYTES and len(lines) > 1:
+        # The last one may be cut.
+        del lines[-1]
+    for field in absent(lines, fields.columns):
+        near = difflib.get_close_matches(field, _names(lines), n=1, cutoff=0.6)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        print(
+            f"warning: no record at the start of {path} has the field {field!r}{hint}",
+            file=sys.stderr,
+        )
+
+
+def absent(lines: list[bytes], fields: tuple[str, ...]) -> list[str]:
+    """Those of the fields that none of the lines has."""
+    parsed = [rows for rows in JsonMessages(fields)(lines) if len(rows)]
+    if not parsed:
+        return []
+    return [
+        field
+        for place, field in enumerate(fields)
+        if all(rows.columns[place].null_count == len(rows) for rows in parsed)
+    ]
+
+
+def _names(lines: list[bytes]) -> list[str]:
+    """The names that the objects have at their top."""
+    found: dict[str, None] = {}
+    for line in lines:
+        try:
+            row: Any = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(row, dict):
+            found.update(dict.fromkeys(row))
+    return list(found)
