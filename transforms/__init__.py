@@ -2,7 +2,7 @@
 
 From log files to estimates: :class:`ReadRecords`, :class:`LimitContributions`,
 :class:`Privatize`, :class:`CountReports`, :class:`EstimateCounts`; or all but the reading in
-one: :class:`EstimateFrequencies`.
+one: :class:`EstimateFrequencies`. From a live source: :class:`StreamEstimates`.
 """
 
 from .count import CountFn, CountReports
@@ -15,15 +15,17 @@ from .read import ReadRecords
 from .read_reports import ReadReports
 from .records import DEAD_LETTERS, TALLIES, DeadLetter, Tally, record_batch
 from .reports import FormatReports
+from .stream import Pane, StreamEstimates
 from .summary import Summarize
 from .tables import EstimateTable
-from .windows import WindowSpec
+from .windows import CalendarDays, WindowSpec
 from .write import WriteDeadLetters, WriteEstimates, WriteSummary
 from .write_reports import WriteReports
 
 __all__ = [
     "DEAD_LETTERS",
     "TALLIES",
+    "CalendarDays",
     "CountFn",
     "CountReports",
     "DeadLetter",
@@ -32,11 +34,13 @@ __all__ = [
     "EstimateTable",
     "FormatReports",
     "LimitContributions",
+    "Pane",
     "Privatize",
     "ReadRecords",
     "ReadReports",
     "RecordFields",
     "ReportKeys",
+    "StreamEstimates",
     "Summarize",
     "Tally",
     "UserKeys",
