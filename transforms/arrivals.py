@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.transforms.window import GlobalWindows, TimestampedValue
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -23,6 +23,7 @@ from .records import TALLIES, record_batch
 from .windows import END_OF_TIME, START_OF_TIME
 
 
+@beam.typehints.with_output_types(pa.RecordBatch)
 class BatchArrivals(beam.DoFn):
     """``(user, value)`` pairs, or ``(key, (user, value))``, to record batches with times.
 
@@ -43,7 +44,6 @@ class BatchArrivals(beam.DoFn):
     def start_bundle(self) -> None:
         self._held: list[tuple[Any, Any, int, Any]] = []
 
-    @beam.typehints.with_output_types(pa.RecordBatch)
     def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         if isinstance(element, pa.RecordBatch):
             yield element
@@ -51,8 +51,7 @@ class BatchArrivals(beam.DoFn):
         key, user, value = as_record(element, self._keyed)
         self._held.append((user, value, int(timestamp.micros), key))
         if len(self._held) >= BATCH_RECORDS:
-            batch, earliest = self._batch()
-            yield TimestampedValue(batch, earliest)
+            yield GlobalWindows.windowed_value(*self._batch())
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         if self._held:
@@ -92,7 +91,6 @@ class EncodeArrivals(beam.DoFn):
     def setup(self) -> None:
         self._encoder = RecordEncoder(self._domain, self._keys.load().users, self._unknown)
 
-    @beam.typehints.with_output_types(tuple[bytes, pa.RecordBatch])
     def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
         names = batch.schema.names
         if "event_time" not in names:

@@ -17,6 +17,7 @@ BATCH_RECORDS = 20_000
 _CONTAINERS = (tuple, list, dict, set, frozenset)
 
 
+@beam.typehints.with_output_types(pa.RecordBatch)
 class BatchRecords(beam.DoFn):
     """``(user, value)`` pairs, or ``(key, (user, value))``, to record batches.
 
@@ -39,7 +40,6 @@ class BatchRecords(beam.DoFn):
     def start_bundle(self) -> None:
         self._held: dict[Any, list[tuple[Any, Any, int, Any]]] = {}
 
-    @beam.typehints.with_output_types(pa.RecordBatch)
     def process(
         self,
         element: Any,

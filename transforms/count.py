@@ -13,9 +13,12 @@ from apache_beam.metrics import Metrics
 
 from ..mechanisms.oracle import Array, FrequencyOracle
 from . import windows
+from .element_types import typed
 from .privatize import fixed_rows
 
 
+@beam.typehints.with_input_types(pa.RecordBatch)
+@beam.typehints.with_output_types(np.ndarray)
 class CountFn(beam.CombineFn):
     """Report batches to the oracle's counts.
 
@@ -87,7 +90,9 @@ class CountReports:
                 combine = combine.with_fanout(self.fanout)
             if not windows.is_unwindowed(pcoll):
                 combine = combine.without_defaults()
-            return pcoll | "Metrics" >> beam.ParDo(_Meter()) | "Add" >> combine
+            found = pcoll | "Metrics" >> beam.ParDo(_Meter()) | "Add" >> combine
+            # With a fanout Beam loses the types of a combiner.
+            return typed(found, np.ndarray)
 
     @dataclass
     class PerKey(beam.PTransform):
@@ -109,17 +114,18 @@ class CountReports:
             combine = beam.CombinePerKey(CountFn(self.oracle))
             if self.fanout:
                 combine = combine.with_hot_key_fanout(self.fanout)
-            return (
+            found = (
                 pcoll
                 | "Metrics" >> beam.ParDo(_Meter())
                 | "SplitByKey"
                 >> beam.FlatMap(split_by_key).with_output_types(tuple[str, pa.RecordBatch])
                 | "Add" >> combine
             )
+            return typed(found, tuple[str, np.ndarray])
 
 
+@beam.typehints.with_output_types(pa.RecordBatch)
 class _Meter(beam.DoFn):
-    @beam.typehints.with_output_types(pa.RecordBatch)
     def process(self, reports: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         Metrics.counter("hadabeam", "reports").inc(reports.num_rows)
         yield reports

@@ -11,7 +11,6 @@ from apache_beam.metrics import Metrics
 
 from ..mechanisms.estimate import check_post
 from ..mechanisms.oracle import Array, FrequencyOracle
-from ..schemas.rows import EstimateRow
 from . import windows
 from .batching import BatchRecords
 from .count import CountReports
@@ -52,12 +51,12 @@ class EstimateCounts(beam.PTransform):
         return pcoll | "Estimate" >> beam.ParDo(_Estimate(self.oracle, self.post))
 
 
+@beam.typehints.with_output_types(EstimateTable)
 class _Estimate(beam.DoFn):
     def __init__(self, oracle: FrequencyOracle, post: str) -> None:
         self._oracle = oracle
         self._post = post
 
-    @beam.typehints.with_output_types(EstimateTable)
     def process(
         self, element: tuple[str | None, Array], window: Any = beam.DoFn.WindowParam
     ) -> Iterator[EstimateTable]:
@@ -130,7 +129,7 @@ class _EstimateFrequencies(beam.PTransform):
             reports
             | "Count" >> count(self.oracle)
             | "Estimate" >> EstimateCounts(self.oracle, self.post, self._keyed)
-            | "Rows" >> beam.FlatMap(EstimateTable.rows).with_output_types(EstimateRow)
+            | "Rows" >> beam.FlatMap(EstimateTable.rows)
         )
 
 

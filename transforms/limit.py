@@ -20,6 +20,7 @@ from ..mechanisms.errors import ParameterError
 from ..mechanisms.limit import keep_one_per_user
 from ..mechanisms.prf import Prf
 from . import windows
+from .element_types import typed
 from .encode import EncodedRecords, RecordEncoder, check_unknown, pack, unpack
 from .randomness import LoadedKeys, UserKeys
 from .records import TALLIES, Tally
@@ -108,7 +109,7 @@ class LimitContributions(beam.PTransform):
                 self.spill_folder,
             )
         ).with_outputs(TALLIES, main="segments")
-        segments = scattered.segments
+        segments = typed(scattered.segments, tuple[int, bytes])
         if self.windowing is not None:
             segments |= "Windows" >> beam.WindowInto(self.windowing.window_fn())
         kept = (
@@ -118,10 +119,15 @@ class LimitContributions(beam.PTransform):
             >> beam.ParDo(_KeepOne(self.keys, self.spill_folder)).with_outputs(TALLIES, main="kept")
         )
         tallies = (
-            scattered[TALLIES] | "ReadingToGlobal" >> beam.WindowInto(beam.window.GlobalWindows()),
-            kept[TALLIES] | "LimitToGlobal" >> beam.WindowInto(beam.window.GlobalWindows()),
+            typed(scattered[TALLIES], WindowTally)
+            | "ReadingToGlobal" >> beam.WindowInto(beam.window.GlobalWindows()),
+            typed(kept[TALLIES], WindowTally)
+            | "LimitToGlobal" >> beam.WindowInto(beam.window.GlobalWindows()),
         )
-        return {None: kept.kept, TALLIES: tallies | "Tallies" >> beam.Flatten()}
+        return {
+            None: typed(kept.kept, pa.RecordBatch),
+            TALLIES: tallies | "Tallies" >> beam.Flatten(),
+        }
 
 
 class _Scatter(beam.DoFn):
@@ -151,7 +157,6 @@ class _Scatter(beam.DoFn):
         self._held: dict[tuple[Any, int, int], list[EncodedRecords]] = {}
         self._rows = 0
 
-    @beam.typehints.with_output_types(tuple[int, bytes])
     def process(
         self,
         batch: pa.RecordBatch,
@@ -223,7 +228,6 @@ class _KeepOne(beam.DoFn):
         self._limit = self._loaded.limit
         self._reader = SegmentReader(self._folder)
 
-    @beam.typehints.with_output_types(pa.RecordBatch)
     def process(
         self, shard: tuple[int, Iterable[bytes]], window: Any = beam.DoFn.WindowParam
     ) -> Iterator[Any]:

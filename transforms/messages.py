@@ -17,10 +17,12 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from ..mechanisms.errors import ParameterError
 from .avro_messages import AvroMessages, MessageSchema
+from .element_types import typed
 from .extract import Extractor
 from .fields import RecordFields
 from .json_messages import JsonMessages
 from .kafka_topics import check_options, java_part, kafka_topic
+from .limit import WindowTally
 from .records import DEAD_LETTERS, TALLIES, DeadLetter, Tally, add_tallies
 from .report_messages import ReportMessages
 from .rows import Rows
@@ -191,11 +193,10 @@ class ParseMessages(beam.PTransform):
         found = messages | "Parse" >> beam.ParDo(parse).with_outputs(
             TALLIES, DEAD_LETTERS, main="batches"
         )
-        found.batches.element_type = pa.RecordBatch
         return {
-            None: found.batches,
-            TALLIES: found[TALLIES],
-            DEAD_LETTERS: found[DEAD_LETTERS],
+            None: typed(found.batches, pa.RecordBatch),
+            TALLIES: typed(found[TALLIES], WindowTally),
+            DEAD_LETTERS: typed(found[DEAD_LETTERS], DeadLetter),
         }
 
 

@@ -113,6 +113,7 @@ def _own(cell: Any) -> _Window | None:
     return cast(_Window, window)
 
 
+@beam.typehints.with_output_types(WindowCounts)
 class FirePanes(beam.DoFn):
     """Adds the reports of each window up and gives them out as panes.
 
@@ -149,7 +150,6 @@ class FirePanes(beam.DoFn):
         self._lateness = lateness
         self._keyed = keyed
 
-    @beam.typehints.with_output_types(WindowCounts)
     def process(
         self,
         element: tuple[bytes, tuple[pa.RecordBatch, int]],

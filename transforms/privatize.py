@@ -62,6 +62,7 @@ def check_memo(memo: str, keys: UserKeys, oracle: FrequencyOracle) -> None:
         raise ParameterError("instant_epsilon is a second stage on top of memo='forever'")
 
 
+@beam.typehints.with_output_types(pa.RecordBatch)
 class _Privatize(beam.DoFn):
     def __init__(self, oracle: FrequencyOracle, keys: UserKeys, memo: str) -> None:
         self._oracle = oracle
@@ -72,7 +73,6 @@ class _Privatize(beam.DoFn):
     def setup(self) -> None:
         self._loaded = self._keys.load()
 
-    @beam.typehints.with_output_types(pa.RecordBatch)
     def process(
         self, batch: pa.RecordBatch, window: Any = beam.DoFn.WindowParam
     ) -> Iterator[pa.RecordBatch]:

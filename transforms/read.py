@@ -13,6 +13,7 @@ from apache_beam.pvalue import TaggedOutput
 from ..mechanisms.errors import ParameterError
 from .blocks import BLOCK_BYTES
 from .csv_format import check_delimiter
+from .element_types import typed
 from .extract import Extractor
 from .fields import RecordFields
 from .reading import THREADS, read_split
@@ -118,20 +119,20 @@ class ReadRecords(beam.PTransform):
             | "Balance" >> beam.Reshuffle()
             | "Parse" >> beam.ParDo(reader).with_outputs(DEAD_LETTERS, TALLIES, main="records")
         )
-        records, dead_letters, tallies = read.records, read[DEAD_LETTERS], read[TALLIES]
-        records.element_type = pa.RecordBatch
-        dead_letters.element_type = DeadLetter
-        tallies.element_type = Tally
-        return Read(records, dead_letters, tallies)
+        return Read(
+            typed(read.records, pa.RecordBatch),
+            typed(read[DEAD_LETTERS], DeadLetter),
+            typed(read[TALLIES], Tally),
+        )
 
 
+@beam.typehints.with_output_types(Split)
 class PlanSplits(beam.DoFn):
     """``(path, size)`` to the splits of that file."""
 
     def __init__(self, planning: dict[str, Any]) -> None:
         self._planning = planning
 
-    @beam.typehints.with_output_types(Split)
     def process(self, file: tuple[str, int]) -> Iterator[Split]:
         yield from plan_splits(*file, **self._planning)
 

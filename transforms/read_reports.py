@@ -16,6 +16,7 @@ from ..mechanisms.limit import PUBLIC_KEY, least_per_user, priorities
 from ..mechanisms.oracle import FrequencyOracle
 from ..mechanisms.prf import Prf
 from . import windows
+from .element_types import typed
 from .encode import EncodedRecords, pack, unpack
 from .limit import key_pseudonyms
 from .randomness import ReportKeys
@@ -109,12 +110,10 @@ class ReadReports(beam.PTransform):
             | "CountOnce" >> beam.ParDo(_CountOnce()).with_outputs(TALLIES, main="reports")
         )
         read.reports.element_type = once.reports.element_type = _EPOCH_REPORTS
-        read[TALLIES].element_type = once[TALLIES].element_type = dict
-        read[DEAD_LETTERS].element_type = DeadLetter
         return ReadReportsResult(
             (read.reports, once.reports) | "AllReports" >> beam.Flatten(),
-            read[DEAD_LETTERS],
-            (read[TALLIES], once[TALLIES]) | "AllTallies" >> beam.Flatten(),
+            typed(read[DEAD_LETTERS], DeadLetter),
+            [typed(part[TALLIES], Tally) for part in (read, once)] | "AllTallies" >> beam.Flatten(),
         )
 
 

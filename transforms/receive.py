@@ -56,7 +56,6 @@ class ReceiveReports(beam.DoFn):
     def setup(self) -> None:
         self._prf = self._keys.load()
 
-    @beam.typehints.with_output_types(tuple[bytes, pa.RecordBatch])
     def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
         form = self._form(batch.schema.names)
         # The folder source says where the rows are from.

@@ -20,6 +20,8 @@ from ..mechanisms.oracle import Array, FrequencyOracle
 from ..schemas.avro import arrow_schema
 from . import windows
 from .count import split_by_key
+from .element_types import typed
+from .limit import WindowTally
 from .privatize import fixed_rows
 from .records import TALLIES
 
@@ -52,7 +54,10 @@ class FormatReports(beam.PTransform):
         found = pcoll | "Format" >> beam.ParDo(_Format(self.oracle, self.packed)).with_outputs(
             TALLIES, main="rows"
         )
-        return {None: found.rows, TALLIES: found[TALLIES]}
+        return {
+            None: typed(found.rows, pa.RecordBatch),
+            TALLIES: typed(found[TALLIES], WindowTally),
+        }
 
 
 class _Format(beam.DoFn):
@@ -60,7 +65,6 @@ class _Format(beam.DoFn):
         self._collection = oracle.collection_id
         self._packed = packed
 
-    @beam.typehints.with_output_types(pa.RecordBatch)
     def process(
         self, reports: pa.RecordBatch, window: Any = beam.DoFn.WindowParam
     ) -> Iterator[Any]:

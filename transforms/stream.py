@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
@@ -12,23 +12,22 @@ from apache_beam.transforms.window import GlobalWindows
 from ..mechanisms.errors import ParameterError
 from ..mechanisms.estimate import check_post
 from ..mechanisms.oracle import FrequencyOracle
+from ..schemas.rows import EstimateRow
 from .arrivals import BatchArrivals, EncodeArrivals
+from .element_types import typed
 from .encode import check_unknown
 from .estimate import estimate_table
 from .lateness import AssignWindows
+from .limit import WindowTally
 from .once import OnePerUser
 from .panes import FirePanes, PaneInfo, WindowCounts
 from .privatize import check_memo
 from .randomness import ReportKeys, UserKeys
 from .receive import ReceiveReports
-from .records import DEAD_LETTERS, TALLIES
+from .records import DEAD_LETTERS, TALLIES, DeadLetter
 from .summary import iso, summary
 from .tables import EstimateTable
 from .windows import EpochWindows, Windowing
-
-if TYPE_CHECKING:
-    from ..schemas.rows import EstimateRow
-
 
 _KEYED = beam.typehints.KV[bytes, beam.typehints.Any]
 
@@ -50,6 +49,7 @@ class Pane(NamedTuple):
     tables: tuple[EstimateTable, ...]
     summary: dict[str, Any]
 
+    @beam.typehints.with_output_types(Iterable[EstimateRow])
     def rows(self) -> Iterator[EstimateRow]:
         """The rows of all tables."""
         for table in self.tables:
@@ -238,8 +238,9 @@ class _StreamEstimates(beam.PTransform):
                 self.oracle, self.post, self.min_reports, self.epsilon_effective, self.memo
             )
         )
-        tallies = (encoded[TALLIES], placed[TALLIES], reports[TALLIES]) | beam.Flatten()
-        return {None: panes, TALLIES: tallies, DEAD_LETTERS: encoded[DEAD_LETTERS]}
+        tallies = [typed(part[TALLIES], WindowTally) for part in (encoded, placed, reports)]
+        letters = typed(encoded[DEAD_LETTERS], DeadLetter)
+        return {None: panes, TALLIES: tallies | beam.Flatten(), DEAD_LETTERS: letters}
 
 
 class StreamEstimates:

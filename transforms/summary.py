@@ -70,7 +70,10 @@ class Summarize(beam.PTransform):
         return (
             pcoll
             | "Add" >> beam.CombineGlobally(AddTallies())
-            | "Describe" >> beam.Map(summary, self.oracle, self.epsilon_effective, self.windowed)
+            | "Describe"
+            >> beam.Map(
+                summary, self.oracle, self.epsilon_effective, self.windowed
+            ).with_output_types(dict[str, Any])
         )
 
 

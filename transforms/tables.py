@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
 from ..mechanisms.errors import ParameterError
 from ..schemas.avro import arrow_schema
+from ..schemas.rows import EstimateRow
 
 if TYPE_CHECKING:
     from ..mechanisms.estimate import FrequencyEstimate
-    from ..schemas.rows import EstimateRow
 
 #: The level of the interval from ``low`` to ``high``.
 LEVEL = 0.95
@@ -89,12 +90,12 @@ class EstimateTable:
         ]
         return pa.Table.from_arrays(arrays, schema=schema)
 
+    @beam.typehints.with_output_types(Iterable[EstimateRow])
     def rows(self) -> Iterator[EstimateRow]:
         """The k rows, as Beam's row coder takes them: times in microseconds."""
-        from ..schemas.rows import EstimateRow
-
         table = self.to_arrow()
         columns = [[time] * table.num_rows for time in (self.window_start, self.window_end)] + [
             column.to_pylist() for column in table.columns[2:]
         ]
-        return map(EstimateRow._make, zip(*columns, strict=True))
+        # A generator: Beam's check of types at run time uses any other iterator up.
+        yield from map(EstimateRow._make, zip(*columns, strict=True))

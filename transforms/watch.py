@@ -21,11 +21,13 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ..mechanisms.errors import InputError, ParameterError
 from .blocks import Block, read_blocks
+from .element_types import typed
 from .extract import Extractor
 from .fields import RecordFields
 from .file_identity import file_size
 from .folder_tracker import FolderProvider
 from .follow import Piece, Progress, look, take_piece
+from .limit import WindowTally
 from .reading import read_split, skip_bytes
 from .records import DEAD_LETTERS, TALLIES, DeadLetter
 from .report_files import report_form, whole_numbers
@@ -119,15 +121,15 @@ class WatchRecords(beam.PTransform):
             | "Watch"
             >> beam.ParDo(_Watch(self)).with_outputs(TALLIES, DEAD_LETTERS, main="batches")
         )
-        watched.batches.element_type = pa.RecordBatch
-        for part in (watched.batches, watched[TALLIES], watched[DEAD_LETTERS]):
+        found: dict[str | None, beam.PCollection] = {
+            None: typed(watched.batches, pa.RecordBatch),
+            TALLIES: typed(watched[TALLIES], WindowTally),
+            DEAD_LETTERS: typed(watched[DEAD_LETTERS], DeadLetter),
+        }
+        for part in found.values():
             # Beam takes the outputs of a DoFn with several for as bounded as its input.
             part.is_bounded = False
-        return {
-            None: watched.batches,
-            TALLIES: watched[TALLIES],
-            DEAD_LETTERS: watched[DEAD_LETTERS],
-        }
+        return found
 
 
 _TRACKER = beam.DoFn.RestrictionParam(FolderProvider())

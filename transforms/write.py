@@ -196,8 +196,13 @@ class WriteDeadLetters(beam.PTransform):
             | "Rewindow" >> beam.WindowInto(GlobalWindows())
             | "Sort" >> beam.ParDo(_SortLetters(runs)).with_output_types(str)
             | "Gather" >> _Gathered(lambda names: _merge_letters(names, path, runs))
-            | "IfAny" >> beam.Filter(bool).with_output_types(str)
+            | "IfAny" >> beam.Filter(_is_any).with_output_types(str)
         )
+
+
+def _is_any(path: str) -> bool:
+    # Not bool itself: it has no signature, which Beam's check of types at run time asks for.
+    return bool(path)
 
 
 class _SortLetters(beam.DoFn):

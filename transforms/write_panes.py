@@ -144,13 +144,13 @@ class SumTallies(beam.PTransform):
         )
 
 
+@beam.typehints.with_output_types(tuple[bytes, dict[str, int]])
 class _AddBundle(beam.DoFn):
     """The tallies of a bundle as one."""
 
     def start_bundle(self) -> None:
         self._tally: Tally = {}
 
-    @beam.typehints.with_output_types(tuple[bytes, dict[str, int]])
     def process(self, element: WindowTally) -> None:
         self._tally = add_tallies([self._tally, element[2]])
 
@@ -159,6 +159,7 @@ class _AddBundle(beam.DoFn):
             yield GlobalWindows.windowed_value((b"\0", self._tally))
 
 
+@beam.typehints.with_output_types(dict[str, int])
 class _AddRun(beam.DoFn):
     _CELL = ReadModifyWriteStateSpec("tally", PickleCoder())
     _SOON = TimerSpec("soon", TimeDomain.REAL_TIME)
@@ -167,7 +168,6 @@ class _AddRun(beam.DoFn):
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    @beam.typehints.with_output_types(dict[str, int])
     def process(
         self,
         element: tuple[bytes, Tally],

@@ -151,3 +151,14 @@ def test_a_temporary_folder_that_is_not_there(commands):
     log = commands.write("log.jsonl", LOG)
     found = commands.batch(log, "--temp_dir", commands.folder / "nowhere")
     fails(found, 1, "--temp_dir")
+
+
+@pytest.mark.parametrize("bad", [b"", b"no record\n"])
+def test_beam_may_check_types_at_run_time(commands, bad):
+    log = commands.write("log.jsonl", LOG.encode() + bad)
+    flags = ("--key_field", "country", "--time_field", "time", "--window", "7d")
+    plain = commands.batch(log, *flags)
+    found = commands.batch(log, *flags, "--runtime_type_check")
+    assert found.code == 0, found.err
+    assert found.table == plain.table
+    assert len(found.letters) == (1 if bad else 0)

@@ -23,13 +23,13 @@ from hadabeam.transforms.randomness import UserKeys
 SECTIONS = Domain(["home", "search", "product", "cart"]).with_other()
 
 
+@beam.typehints.with_output_types(tuple[str, str])
 class ParseVisit(beam.DoFn):
     """A line of the log to ``(user, section)``; lines that are no visits are counted."""
 
     def __init__(self) -> None:
         self._broken = beam.metrics.Metrics.counter("visitstats", "broken_lines")
 
-    @beam.typehints.with_output_types(tuple[str, str])
     def process(self, line: str) -> Iterator[tuple[str, str]]:
         try:
             visit = json.loads(line)
