@@ -84,6 +84,9 @@ class CountReports:
         def __post_init__(self) -> None:
             super().__init__()
 
+        def default_label(self) -> str:
+            return "CountReports.Globally"
+
         def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
             combine = beam.CombineGlobally(CountFn(self.oracle))
             if self.fanout:
@@ -109,6 +112,9 @@ class CountReports:
 
         def __post_init__(self) -> None:
             super().__init__()
+
+        def default_label(self) -> str:
+            return "CountReports.PerKey"
 
         def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
             combine = beam.CombinePerKey(CountFn(self.oracle))

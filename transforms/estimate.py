@@ -115,6 +115,9 @@ class _EstimateFrequencies(beam.PTransform):
         if not self.from_reports:
             check_unknown(self.oracle.domain, self.unknown)
 
+    def default_label(self) -> str:
+        return f"EstimateFrequencies.{type(self).__name__}"
+
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         reports = pcoll
         if not self.from_reports:

@@ -193,6 +193,9 @@ class _StreamEstimates(beam.PTransform):
         if isinstance(self.lanes, bool) or not 1 <= self.lanes <= 2**10:
             raise ParameterError("lanes must be a whole number from 1 to 1024")
 
+    def default_label(self) -> str:
+        return f"StreamEstimates.{type(self).__name__}"
+
     @property
     def epsilon_effective(self) -> float:
         """What one record costs its user over all the windows that it lies in."""

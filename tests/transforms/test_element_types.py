@@ -1,4 +1,4 @@
-"""What the elements of every public transform's outputs are declared to be."""
+"""What the elements of every public transform's outputs are declared to be, and default labels."""
 
 from __future__ import annotations
 
@@ -191,3 +191,15 @@ def test_rows_survive_the_check_of_types_at_run_time():
     with beam.Pipeline(runner=FnApiRunner(), options=options) as pipeline:
         pairs = pipeline | beam.Create([(f"u{i}", "a") for i in range(10)])
         assert_that(pairs | EstimateFrequencies.Globally(ORACLE), all_there)
+
+
+def test_transforms_of_the_same_kind_stand_side_by_side_without_labels():
+    given = beam.Pipeline() | beam.Create([record_batch(["u"], ["a"])])
+    given | EstimateFrequencies.Globally(ORACLE)
+    given | EstimateFrequencies.PerKey(ORACLE)
+    given | StreamEstimates.Globally(ORACLE, HOURS, KEYS)
+    given | StreamEstimates.PerKey(ORACLE, HOURS, KEYS)
+    given | CountReports.Globally(ORACLE)
+    given | CountReports.PerKey(ORACLE)
+    given | beam.combiners.Count.Globally()
+    assert StreamEstimates.PerKey(ORACLE, HOURS, KEYS).label == "StreamEstimates.PerKey"
