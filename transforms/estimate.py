@@ -153,8 +153,11 @@ class EstimateFrequencies:
     class Globally(_EstimateFrequencies):
         """One table for each window.
 
-        Takes a PCollection of ``(user, value)`` pairs or of record batches, mixed as you
-        like; with ``from_reports``, of report batches as ``Privatize`` gives them.
+        Takes a PCollection of ``(user, value)`` pairs or of record batches; with
+        ``from_reports``, of report batches as ``Privatize`` gives them. Pairs and batches may be
+        mixed where batches have neither ``event_time`` nor ``key``. Otherwise all must be batches
+        with the same of these columns: the job fails where records with and without one meet in
+        a group of users, and only by chance they do not.
 
         Attributes:
           oracle: the mechanism, with its domain and epsilon.
