@@ -92,6 +92,16 @@ def generate_key_file(path: str | os.PathLike[str]) -> KeyFile:
     return reference
 
 
+def check_reference(source: object) -> None:
+    """Raises ParameterError unless a key is given by reference; reads nothing."""
+    if not isinstance(source, (KeyFile, Secret)):
+        # Never the thing itself, which may be a key.
+        raise ParameterError(
+            "a key is given as KeyFile(path) or as a Secret with get_secret_bytes(), "
+            f"not as {type(source).__name__}"
+        )
+
+
 def read_key(source: KeyFile | Secret) -> bytes:
     """The key behind a reference, 32 bytes (secret). Call it on the worker.
 
@@ -104,21 +114,17 @@ def read_key(source: KeyFile | Secret) -> bytes:
         a pipeline's fields has it pickled with them.
       InputError: if the key cannot be read or has another size.
     """
+    check_reference(source)
     if isinstance(source, KeyFile):
         return source.read()
-    if isinstance(source, Secret):
-        key = source.get_secret_bytes()
-        if isinstance(key, bytes) and len(key) == 44:
-            try:
-                key = base64.b64decode(key, altchars=b"-_", validate=True)
-            except binascii.Error:
-                key = b""
-        if not isinstance(key, bytes) or len(key) != KEY_BYTES:
-            raise InputError(
-                f"the secret is no key: it must be {KEY_BYTES} bytes, or their base64 text"
-            )
-        return key
-    raise ParameterError(
-        "a key is given as KeyFile(path) or as a Secret with get_secret_bytes(), "
-        f"not as {type(source).__name__}"
-    )
+    key = source.get_secret_bytes()
+    if isinstance(key, bytes) and len(key) == 44:
+        try:
+            key = base64.b64decode(key, altchars=b"-_", validate=True)
+        except binascii.Error:
+            key = b""
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        raise InputError(
+            f"the secret is no key: it must be {KEY_BYTES} bytes, or their base64 text"
+        )
+    return key

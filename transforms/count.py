@@ -13,6 +13,7 @@ from apache_beam.metrics import Metrics
 
 from ..mechanisms.oracle import Array, FrequencyOracle
 from . import windows
+from .checks import check_fanout, check_oracle
 from .element_types import typed
 from .privatize import fixed_rows
 
@@ -83,6 +84,8 @@ class CountReports:
 
         def __post_init__(self) -> None:
             super().__init__()
+            check_oracle(self.oracle)
+            self.fanout = check_fanout(self.fanout)
 
         def default_label(self) -> str:
             return "CountReports.Globally"
@@ -112,6 +115,8 @@ class CountReports:
 
         def __post_init__(self) -> None:
             super().__init__()
+            check_oracle(self.oracle)
+            self.fanout = check_fanout(self.fanout)
 
         def default_label(self) -> str:
             return "CountReports.PerKey"

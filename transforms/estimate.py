@@ -13,10 +13,11 @@ from ..mechanisms.estimate import check_post
 from ..mechanisms.oracle import Array, FrequencyOracle
 from . import windows
 from .batching import BatchRecords
+from .checks import check_oracle, check_user_keys
 from .count import CountReports
 from .encode import check_unknown
 from .limit import LimitContributions
-from .privatize import Privatize
+from .privatize import Privatize, check_memo, check_memo_choice
 from .randomness import UserKeys
 from .tables import EstimateTable
 
@@ -43,6 +44,7 @@ class EstimateCounts(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
+        check_oracle(self.oracle)
         check_post(self.post)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
@@ -111,8 +113,12 @@ class _EstimateFrequencies(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
+        check_oracle(self.oracle)
         check_post(self.post)
+        check_memo_choice(self.memo)
         if not self.from_reports:
+            check_user_keys(self.keys)
+            check_memo(self.memo, self.keys, self.oracle)
             check_unknown(self.oracle.domain, self.unknown)
 
     def default_label(self) -> str:

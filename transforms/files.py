@@ -40,12 +40,13 @@ def is_local(path: str) -> bool:
     return FileSystems.get_scheme(path) is None
 
 
-def check_prefix(prefix: str) -> str:
-    """Returns an output prefix, or says why file names cannot begin with it.
+def check_prefix(prefix: str | os.PathLike[str]) -> str:
+    """Returns an output prefix as a text, or says why file names cannot begin with it.
 
     Raises:
-      ParameterError: if it is no text, empty, ends in a slash or is a folder.
+      ParameterError: if it is no text or path, empty, ends in a slash or is a folder.
     """
+    prefix = os.fspath(prefix) if isinstance(prefix, os.PathLike) else prefix
     if not isinstance(prefix, str) or not prefix:
         raise ParameterError("the output prefix must be a path such as out/pages")
     if prefix.endswith(("/", os.sep)):

@@ -20,6 +20,7 @@ from ..mechanisms.errors import ParameterError
 from ..mechanisms.limit import keep_one_per_user
 from ..mechanisms.prf import Prf
 from . import windows
+from .checks import check_domain, check_user_keys, check_whole, check_windowing
 from .element_types import typed
 from .encode import EncodedRecords, RecordEncoder, check_unknown, pack, unpack
 from .randomness import LoadedKeys, UserKeys
@@ -76,11 +77,14 @@ class LimitContributions(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
+        check_domain(self.domain)
+        check_user_keys(self.keys)
         check_unknown(self.domain, self.unknown)
+        if self.windowing is not None:
+            check_windowing(self.windowing)
         if self.shards is None:
             self.shards = 64 if self.windowing is None else 16
-        if isinstance(self.shards, bool) or not 1 <= self.shards <= 2**16:
-            raise ParameterError("shards must be a whole number from 1 to 65536")
+        self.shards = check_whole("shards", self.shards, 1, 2**16)
 
     def expand(self, pcoll: beam.PCollection) -> dict[str | None, beam.PCollection]:
         if pcoll.windowing.windowfn.is_merging():

@@ -14,6 +14,7 @@ from apache_beam.metrics import Metrics
 from ..mechanisms.errors import ParameterError
 from ..mechanisms.oracle import Array, FrequencyOracle
 from . import windows
+from .checks import check_oracle, check_user_keys
 from .randomness import LoadedKeys, UserKeys
 
 
@@ -46,16 +47,23 @@ class Privatize(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
+        check_oracle(self.oracle)
+        check_user_keys(self.keys)
         check_memo(self.memo, self.keys, self.oracle)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         return pcoll | "Randomize" >> beam.ParDo(_Privatize(self.oracle, self.keys, self.memo))
 
 
-def check_memo(memo: str, keys: UserKeys, oracle: FrequencyOracle) -> None:
-    """Raises ParameterError unless a memo is a choice that the keys and the oracle allow."""
+def check_memo_choice(memo: str) -> None:
+    """Raises ParameterError unless a memo is a choice."""
     if memo not in ("window", "forever"):
         raise ParameterError("memo must be 'window' or 'forever'")
+
+
+def check_memo(memo: str, keys: UserKeys, oracle: FrequencyOracle) -> None:
+    """Raises ParameterError unless a memo is a choice that the keys and the oracle allow."""
+    check_memo_choice(memo)
     if memo == "forever" and not keys.keyed:
         raise ParameterError("memo='forever' needs an assignment key and a coin key")
     if oracle.two_stages and memo != "forever":

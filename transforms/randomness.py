@@ -14,7 +14,7 @@ from typing import Any
 
 from ..mechanisms.coins import Coins, KeyedCoins, SystemCoins
 from ..mechanisms.errors import ParameterError
-from ..mechanisms.keys import read_key
+from ..mechanisms.keys import check_reference, read_key
 from ..mechanisms.limit import PUBLIC_KEY
 from ..mechanisms.oracle import Array, FrequencyOracle
 from ..mechanisms.prf import Prf
@@ -42,7 +42,8 @@ class UserKeys:
     and coins, and spends epsilon again.
 
     Raises:
-      ParameterError: if only one key is given, or both are the same.
+      ParameterError: if only one key is given, both are the same, or one is no reference: a text
+        is none, write ``KeyFile('assignment.key')``.
     """
 
     assignment: Any = None
@@ -58,7 +59,11 @@ class UserKeys:
                 "give both an assignment key and a coin key, or neither: "
                 "with only one of them, runs would not repeat"
             )
-        if self.assignment is not None and self.assignment == self.coin:
+        if self.assignment is None:
+            return
+        check_reference(self.assignment)
+        check_reference(self.coin)
+        if self.assignment == self.coin:
             raise ParameterError(
                 "the assignment key and the coin key must differ: the collector may know "
                 "the first, and must never know the second"
@@ -101,10 +106,17 @@ class ReportKeys:
     Attributes:
       assignment: a ``KeyFile`` or Beam ``Secret``, the one that reports were made with.
       salt: made by the class; groups senders where there is no key.
+
+    Raises:
+      ParameterError: if the key is no reference.
     """
 
     assignment: Any = None
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def __post_init__(self) -> None:
+        if self.assignment is not None:
+            check_reference(self.assignment)
 
     @property
     def assigned(self) -> bool:

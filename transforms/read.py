@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from os import PathLike
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -12,6 +13,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from ..mechanisms.errors import ParameterError
 from .blocks import BLOCK_BYTES
+from .checks import as_patterns, check_whole
 from .csv_format import check_delimiter
 from .element_types import typed
 from .extract import Extractor
@@ -70,7 +72,7 @@ class ReadRecords(beam.PTransform):
 
     def __init__(
         self,
-        patterns: str | Iterable[str],
+        patterns: str | PathLike[str] | Iterable[str | PathLike[str]],
         fields: RecordFields,
         *,
         format: str = "auto",
@@ -83,16 +85,12 @@ class ReadRecords(beam.PTransform):
         threads: int = THREADS,
     ) -> None:
         super().__init__()
-        self._patterns = [patterns] if isinstance(patterns, str) else list(patterns)
-        if not self._patterns or not all(self._patterns):
-            raise ParameterError("give at least one input path or pattern, and no empty one")
+        self._patterns = as_patterns(patterns)
         if not isinstance(fields, RecordFields):
             raise ParameterError("fields must be RecordFields, e.g. RecordFields('user', 'page')")
         for name, number in (("block_bytes", block_bytes), ("split_bytes", split_bytes)):
-            if number < 1:
-                raise ParameterError(f"{name} must be 1 or more")
-        if threads < 0:
-            raise ParameterError("threads must be 0 or more")
+            check_whole(name, number, 1)
+        check_whole("threads", threads, 0)
         self._fields = fields
         self._planning = {
             "format": check_format(format),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -16,6 +17,13 @@ from ..mechanisms.limit import PUBLIC_KEY, least_per_user, priorities
 from ..mechanisms.oracle import FrequencyOracle
 from ..mechanisms.prf import Prf
 from . import windows
+from .checks import (
+    as_patterns,
+    check_oracle,
+    check_report_keys,
+    check_whole,
+    check_windowing,
+)
 from .element_types import typed
 from .encode import EncodedRecords, pack, unpack
 from .limit import key_pseudonyms
@@ -25,7 +33,7 @@ from .reading import read_split
 from .records import DEAD_LETTERS, TALLIES, DeadLetter, Tally, add_tallies
 from .report_files import ReportParser, report_form
 from .reports import ReportArrays
-from .splits import SPLIT_BYTES, Split, match_files
+from .splits import SPLIT_BYTES, Split, check_format, match_files
 
 _IDENTIFIED = "identified"
 #: Groups in which repeated reports are looked for.
@@ -73,10 +81,11 @@ class ReadReports(beam.PTransform):
       windowing: the windows that the reports were made with, or None for none.
 
     Raises:
+      ParameterError: if an attribute is wrong.
       InputError: when it runs, if nothing matches or a file holds no reports.
     """
 
-    patterns: str | Iterable[str]
+    patterns: str | PathLike[str] | Iterable[str | PathLike[str]]
     oracle: FrequencyOracle
     format: str = "auto"
     keys: ReportKeys = field(default_factory=ReportKeys)
@@ -86,13 +95,19 @@ class ReadReports(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
+        self.patterns = tuple(as_patterns(self.patterns))
+        check_oracle(self.oracle)
+        check_format(self.format)
+        check_report_keys(self.keys)
+        check_whole("split_bytes", self.split_bytes, 1)
+        if self.windowing is not None:
+            check_windowing(self.windowing)
 
     def expand(self, pipeline: Any) -> ReadReportsResult:
-        patterns = [self.patterns] if isinstance(self.patterns, str) else list(self.patterns)
         planning = {"format": self.format, "split_bytes": self.split_bytes}
         read = (
             pipeline
-            | "Patterns" >> beam.Create([tuple(patterns)])
+            | "Patterns" >> beam.Create([self.patterns])
             | "Match" >> beam.FlatMap(match_files).with_output_types(tuple[str, int])
             | "Spread" >> beam.Reshuffle()
             | "Plan" >> beam.ParDo(PlanSplits(planning))

@@ -19,6 +19,7 @@ from apache_beam.pvalue import TaggedOutput
 from ..mechanisms.oracle import Array, FrequencyOracle
 from ..schemas.avro import arrow_schema
 from . import windows
+from .checks import check_oracle
 from .count import split_by_key
 from .element_types import typed
 from .limit import WindowTally
@@ -49,6 +50,7 @@ class FormatReports(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
+        check_oracle(self.oracle)
 
     def expand(self, pcoll: beam.PCollection) -> dict[str | None, beam.PCollection]:
         found = pcoll | "Format" >> beam.ParDo(_Format(self.oracle, self.packed)).with_outputs(

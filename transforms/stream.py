@@ -14,6 +14,14 @@ from ..mechanisms.estimate import check_post
 from ..mechanisms.oracle import FrequencyOracle
 from ..schemas.rows import EstimateRow
 from .arrivals import BatchArrivals, EncodeArrivals
+from .checks import (
+    check_oracle,
+    check_report_keys,
+    check_user_keys,
+    check_whole,
+    check_windowing,
+    is_positive,
+)
 from .element_types import typed
 from .encode import check_unknown
 from .estimate import estimate_table
@@ -21,7 +29,7 @@ from .lateness import AssignWindows
 from .limit import WindowTally
 from .once import OnePerUser
 from .panes import FirePanes, PaneInfo, WindowCounts
-from .privatize import check_memo
+from .privatize import check_memo, check_memo_choice
 from .randomness import ReportKeys, UserKeys
 from .receive import ReceiveReports
 from .records import DEAD_LETTERS, TALLIES, DeadLetter
@@ -81,8 +89,8 @@ class EstimatePanes(beam.PTransform):
     def __post_init__(self) -> None:
         super().__init__()
         check_post(self.post)
-        if isinstance(self.min_reports, bool) or self.min_reports < 1:
-            raise ParameterError("min_reports must be a whole number from 1 up")
+        check_oracle(self.oracle)
+        self.min_reports = check_whole("min_reports", self.min_reports, 1)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         return pcoll | "Estimate" >> beam.FlatMap(self._estimate).with_output_types(Pane)
@@ -173,25 +181,26 @@ class _StreamEstimates(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
+        check_oracle(self.oracle)
+        check_windowing(self.windowing)
         check_post(self.post)
         if self.from_reports:
             if isinstance(self.keys, UserKeys):
                 self.keys = ReportKeys(self.keys.assignment)
-            if self.memo not in ("window", "forever"):
-                raise ParameterError("memo must be 'window' or 'forever'")
+            check_report_keys(self.keys)
+            check_memo_choice(self.memo)
         else:
-            if not isinstance(self.keys, UserKeys):
+            if isinstance(self.keys, ReportKeys):
                 raise ParameterError("records need UserKeys; ReportKeys are for reports")
+            check_user_keys(self.keys)
             check_unknown(self.oracle.domain, self.unknown)
             check_memo(self.memo, self.keys, self.oracle)
-        if self.early is not None and not self.early > 0:
+        if self.early is not None and not is_positive(self.early):
             raise ParameterError("early must be more than 0 seconds, or None for no early results")
-        if self.allowed_lateness < 0:
-            raise ParameterError("allowed_lateness must not be negative")
-        if isinstance(self.shards, bool) or not 1 <= self.shards <= 2**16:
-            raise ParameterError("shards must be a whole number from 1 to 65536")
-        if isinstance(self.lanes, bool) or not 1 <= self.lanes <= 2**10:
-            raise ParameterError("lanes must be a whole number from 1 to 1024")
+        self.allowed_lateness = check_whole("allowed_lateness", self.allowed_lateness, 0)
+        self.min_reports = check_whole("min_reports", self.min_reports, 1)
+        self.shards = check_whole("shards", self.shards, 1, 2**16)
+        self.lanes = check_whole("lanes", self.lanes, 1, 2**10)
 
     def default_label(self) -> str:
         return f"StreamEstimates.{type(self).__name__}"

@@ -21,6 +21,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ..mechanisms.errors import InputError, ParameterError
 from .blocks import Block, read_blocks
+from .checks import as_patterns
 from .element_types import typed
 from .extract import Extractor
 from .fields import RecordFields
@@ -87,7 +88,7 @@ class WatchRecords(beam.PTransform):
       InputError: when it runs, if a pattern is a folder or its filesystem cannot be reached.
     """
 
-    patterns: str | Sequence[str]
+    patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     fields: RecordFields | None
     format: str = "auto"
     time_unit: str = "auto"
@@ -99,10 +100,7 @@ class WatchRecords(beam.PTransform):
 
     def __post_init__(self) -> None:
         super().__init__()
-        found = [self.patterns] if isinstance(self.patterns, str) else list(self.patterns)
-        if not found or not all(found):
-            raise ParameterError("give at least one input path or pattern, and no empty one")
-        self.patterns = tuple(found)
+        self.patterns = tuple(as_patterns(self.patterns))
         check_format(self.format)
         check_time_unit(self.time_unit)
         if self.fields is not None and self.fields.time is None:

@@ -12,7 +12,7 @@ import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import apache_beam as beam
 import numpy as np
@@ -21,8 +21,11 @@ from apache_beam.transforms import window as beam_window
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ..mechanisms.errors import InputError, ParameterError
+from .checks import is_whole
 
 Array = np.ndarray[Any, Any]
+
+_MILLISECOND = 1_000
 
 #: The epoch of reports that belong to no window.
 NO_WINDOW = 0
@@ -32,6 +35,7 @@ START_OF_TIME = -62_072_524_800_000_000
 END_OF_TIME = 253_368_086_400_000_000
 
 
+@runtime_checkable
 class Windowing(Protocol):
     """Windows that lie the same whatever the data: fixed, sliding, or calendar days."""
 
@@ -67,13 +71,18 @@ class WindowSpec:
       period: from one start to the next, in microseconds; None means ``size``.
 
     Raises:
-      ParameterError: unless ``0 < period <= size`` and the period divides the size.
+      ParameterError: unless both are whole milliseconds (multiples of 1,000, as Beam keeps the
+        ends of windows no finer), ``0 < period <= size``, and the period divides the size.
     """
 
     size: int
     period: int | None = None
 
     def __post_init__(self) -> None:
+        if not (is_whole(self.size) and is_whole(self.step)):
+            raise ParameterError(
+                "window and period must be whole numbers of microseconds, e.g. 3_600_000_000"
+            )
         if self.size <= 0 or self.step <= 0:
             raise ParameterError("window and period must be longer than nothing, e.g. 7d")
         if self.step > self.size:
@@ -84,6 +93,11 @@ class WindowSpec:
             raise ParameterError(
                 "window must be a whole multiple of period (7d and 1d, say), "
                 "so that every record lies in the same number of windows"
+            )
+        if self.step % _MILLISECOND:
+            raise ParameterError(
+                "window and period must be multiples of 1,000 microseconds (1ms), since Beam keeps "
+                "the ends of windows in milliseconds"
             )
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterator
+from os import PathLike
 from typing import IO, Any
 
 import apache_beam as beam
@@ -109,7 +110,7 @@ class WriteEstimates(beam.PTransform):
       ParameterError: if the prefix is a folder or the format is unknown.
     """
 
-    def __init__(self, prefix: str, format: str = "avro") -> None:
+    def __init__(self, prefix: str | PathLike[str], format: str = "avro") -> None:
         super().__init__()
         self.path = f"{files.check_prefix(prefix)}-estimates.{check_format(format)}"
         self.format = format
@@ -150,7 +151,7 @@ class WriteSummary(beam.PTransform):
       ValueError: (when run) if there is not exactly one summary.
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str | PathLike[str]) -> None:
         super().__init__()
         self.path = f"{files.check_prefix(prefix)}-summary.json"
 
@@ -184,7 +185,7 @@ class WriteDeadLetters(beam.PTransform):
       ParameterError: if the prefix is a folder.
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str | PathLike[str]) -> None:
         super().__init__()
         self.path = f"{files.check_prefix(prefix)}-dead-letters.jsonl"
 

@@ -8,6 +8,7 @@ pane that is written again, by a retry or a replay, is the same file.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -60,7 +61,7 @@ class WritePanes(beam.PTransform):
       ParameterError: if the format is unknown or the prefix is empty.
     """
 
-    prefix: str
+    prefix: str | os.PathLike[str]
     format: str = "avro"
     keep_early: bool = True
 
@@ -87,12 +88,13 @@ class WritePanes(beam.PTransform):
         return pane
 
 
-def stream_folder(prefix: str) -> str:
+def stream_folder(prefix: str | os.PathLike[str]) -> str:
     """The folder that a stream writes to, without a slash at its end.
 
     Raises:
-      ParameterError: if it is empty.
+      ParameterError: if it is empty, or neither a text nor a path.
     """
+    prefix = os.fspath(prefix) if isinstance(prefix, os.PathLike) else prefix
     if not isinstance(prefix, str) or not prefix.strip("/"):
         raise ParameterError("the output of a stream must be a folder such as out/pages")
     return prefix.rstrip("/")
@@ -210,7 +212,7 @@ class WriteRunSummary(beam.PTransform):
       memo: "window" or "forever".
     """
 
-    prefix: str
+    prefix: str | os.PathLike[str]
     oracle: FrequencyOracle
     epsilon_effective: float
     memo: str = "window"
@@ -244,7 +246,7 @@ class WriteStreamDeadLetters(beam.PTransform):
       prefix: the folder of the stream's output (public).
     """
 
-    prefix: str
+    prefix: str | os.PathLike[str]
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -255,7 +257,7 @@ class WriteStreamDeadLetters(beam.PTransform):
 
 
 class _WriteLetters(beam.DoFn):
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str | os.PathLike[str]) -> None:
         self._prefix = prefix
 
     def start_bundle(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from os import PathLike
 from typing import IO, Any
 
 import apache_beam as beam
@@ -40,7 +41,9 @@ class WriteReports(beam.PTransform):
       ParameterError: if the prefix is a folder or the format is unknown.
     """
 
-    def __init__(self, prefix: str, format: str = "avro", *, packed: bool = False) -> None:
+    def __init__(
+        self, prefix: str | PathLike[str], format: str = "avro", *, packed: bool = False
+    ) -> None:
         super().__init__()
         self.prefix = files.check_prefix(prefix)
         self.format = check_format(format)

@@ -162,3 +162,9 @@ def test_beam_may_check_types_at_run_time(commands, bad):
     assert found.code == 0, found.err
     assert found.table == plain.table
     assert len(found.letters) == (1 if bad else 0)
+
+
+def test_windows_finer_than_milliseconds_are_refused(commands):
+    log = commands.write("log.jsonl", LOG)
+    flags = ("--time_field", "time", "--window", "1500us")
+    fails(commands.batch(log, *flags), 2, "multiples of 1,000 microseconds")

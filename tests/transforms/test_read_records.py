@@ -149,9 +149,9 @@ def test_labels_are_not_private_and_splits_pickle(files: Any) -> None:
         ({"compression": "rar"}, "compression must be one of"),
         ({"delimiter": "ab"}, "delimiter must be"),
         ({"time_unit": "h"}, "time_unit must be one of"),
-        ({"block_bytes": 0}, "block_bytes must be 1 or more"),
-        ({"split_bytes": 0}, "split_bytes must be 1 or more"),
-        ({"threads": -1}, "threads must be 0 or more"),
+        ({"block_bytes": 0}, "block_bytes must be a whole number from 1 up"),
+        ({"split_bytes": 0}, "split_bytes must be a whole number from 1 up"),
+        ({"threads": -1}, "threads must be a whole number from 0 up"),
     ],
 )
 def test_bad_parameters(arguments: dict[str, Any], message: str) -> None:
