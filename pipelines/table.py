@@ -38,6 +38,8 @@ _WORDS = {
     "late": "too late",
     "over_limit": "further records of users already counted",
     "wrong_collection": "of another collection",
+    "wrong_window": "of windows that are none of the collection's",
+    "missing_sender": "without a sender",
     "wrong_column": "with a wrong column",
     "duplicate": "received twice",
 }
