@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
@@ -20,7 +20,9 @@ from .batching import BATCH_RECORDS, as_record
 from .encode import RecordEncoder
 from .randomness import UserKeys
 from .records import TALLIES, record_batch
-from .windows import END_OF_TIME, START_OF_TIME
+
+#: So many rows of a batch say which lane it goes to.
+_SAMPLE = 64
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
@@ -69,7 +71,9 @@ class EncodeArrivals(beam.DoFn):
 
     An encoded batch has the columns ``user`` (binary(16), the pseudonym), ``value`` (int32,
     the domain index), ``event_time`` (int64) and ``key`` if there are keys. Tallies of what
-    was dropped go to ``TALLIES``.
+    was dropped go to ``TALLIES``. Times are read as ``LimitContributions`` reads them, and what is
+    none is ``bad_time``. The timestamp that a batch has in Beam must not be later than its
+    earliest record: the watermark waits for no more than that.
 
     Args:
       domain: the values that can be reported.
@@ -101,10 +105,7 @@ class EncodeArrivals(beam.DoFn):
                 if self._keyed
                 else "batches have a column 'key'; use StreamEstimates.PerKey, or drop the column"
             )
-        batch, unusable = within_time(batch)
         records, tally = self._encoder.encode(batch)
-        if unusable:
-            tally["bad_time"] = tally.get("bad_time", 0) + unusable
         if tally:
             for name, number in tally.items():
                 Metrics.counter("hadabeam", name).inc(number)
@@ -114,18 +115,9 @@ class EncodeArrivals(beam.DoFn):
             yield lane_of(encoded, self._lanes), encoded
 
 
-def within_time(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-    """The rows whose time is one that windows are looked up for, and how many are not."""
-    times = batch.column("event_time")
-    values = times.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    outside = (values < START_OF_TIME) | (values >= END_OF_TIME)
-    if not outside.any():
-        return batch, 0
-    return batch.filter(pa.array(~outside)), int(np.count_nonzero(outside))
-
-
 def lane_of(batch: pa.RecordBatch, lanes: int) -> bytes:
-    """The lane of a batch: any will do, and the same batch always gets the same one."""
+    """The lane of a batch, by its content: a batch that is tried again gets the same one."""
     if lanes == 1:
         return b"\0"
-    return b"%d" % (batch.num_rows % lanes)
+    sample = repr(batch.slice(0, _SAMPLE).to_pydict()).encode()
+    return b"%d" % (zlib.crc32(sample) % lanes)

@@ -180,8 +180,8 @@ def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
         place = batch.schema.get_field_index(name)
         column = batch.column(place)
         if name == "event_time":
-            if not pa.types.is_int64(column.type):
-                batch = batch.set_column(place, name, to_micros(column, "us"))
+            # Also whole numbers: what lies outside the calendar becomes null.
+            batch = batch.set_column(place, name, to_micros(column, "us"))
         elif not (
             pa.types.is_string(column.type)
             or (name == "user" and pa.types.is_large_string(column.type))

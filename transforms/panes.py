@@ -11,7 +11,13 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.coders import PickleCoder
 from apache_beam.transforms.timeutil import TimeDomain
-from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.userstate import (
+    BagStateSpec,
+    ReadModifyWriteStateSpec,
+    TimerSpec,
+    on_timer,
+)
+from apache_beam.transforms.window import TimestampedValue
 
 from ..mechanisms.oracle import Array, FrequencyOracle
 from . import windows
@@ -21,6 +27,12 @@ from .summary import iso
 
 #: When a pane is given out: before the watermark passes the window's end, as it does, after.
 TIMINGS = ("early", "on_time", "late")
+#: So many bytes of a window's reports are kept as they are before they are added to its counts.
+PENDING_BYTES = 1 << 22
+#: The smallest step of time that all runners keep, in microseconds.
+_STEP = 1000
+#: Later than any job: seconds from now on.
+_NEVER = 3600 * 24 * 3650
 
 
 class PaneInfo(NamedTuple):
@@ -86,11 +98,12 @@ class WindowCounts(NamedTuple):
 
 
 class _Window:
-    """What the state of a window holds."""
+    """What the state of a window holds, but for its counts."""
 
     def __init__(self) -> None:
-        self.counts: dict[str | None, Array] = {}
         self.reports = 0
+        #: Bytes of the reports that are not in the counts.
+        self.pending = 0
         self.repeated = 0
         self.previous: PaneInfo | None = None
         self.on_time = False
@@ -108,9 +121,7 @@ def _own(cell: Any) -> _Window | None:
     kept = cell.read()
     if kept is None:
         return None
-    window = copy.copy(kept)
-    window.counts = dict(kept.counts)
-    return cast(_Window, window)
+    return cast(_Window, copy.copy(kept))
 
 
 @beam.typehints.with_output_types(WindowCounts)
@@ -126,8 +137,15 @@ class FirePanes(beam.DoFn):
       an early pane had the same numbers: it says that they are complete;
     * late: at each arrival after that (what arrives together makes one pane).
 
-    A window in which no report came has no pane. The state of a window is the
-    counts of all its keys; it is freed when the window closes.
+    A window in which no report came has no pane. A pane has the timestamp of the last moment of its
+    window (a millisecond before its end). The watermark is held there until the on-time
+    pane is out, where the runner keeps the holds of timers, so that neither it nor an early pane
+    is late in Beam's sense. Late panes are, as Beam's own are.
+
+    The state of a window is the counts of all its keys in one cell, some words, and the
+    reports that are not in the counts yet. The cell (16 bytes for each key and value with the
+    one-bit oracle, 8 with others) is read and written once a pane, and once for every
+    :data:`PENDING_BYTES` of reports, not for each batch. All is freed when the window closes.
 
     Args:
       oracle: the mechanism.
@@ -137,10 +155,16 @@ class FirePanes(beam.DoFn):
     """
 
     _CELL = ReadModifyWriteStateSpec("window", PickleCoder())
+    _COUNTS = ReadModifyWriteStateSpec("counts", PickleCoder())
+    _PENDING = BagStateSpec("pending", PickleCoder())
     _END = TimerSpec("end", TimeDomain.WATERMARK)
     _CLOSE = TimerSpec("close", TimeDomain.WATERMARK)
     _EARLY = TimerSpec("early", TimeDomain.REAL_TIME)
     _LATE = TimerSpec("late", TimeDomain.WATERMARK)
+    # Never fires. A timer of event time holds the watermark at the time it fires at, which here is
+    # the window's end and so too late. One of real time holds it at the timestamp of the element
+    # that it was set by: the last moment of the window.
+    _HOLD = TimerSpec("hold", TimeDomain.REAL_TIME)
 
     def __init__(
         self, oracle: FrequencyOracle, early: float | None, lateness: int, keyed: bool
@@ -154,10 +178,13 @@ class FirePanes(beam.DoFn):
         self,
         element: tuple[bytes, tuple[pa.RecordBatch, int]],
         cell: Any = beam.DoFn.StateParam(_CELL),
+        counts: Any = beam.DoFn.StateParam(_COUNTS),
+        pending: Any = beam.DoFn.StateParam(_PENDING),
         end_timer: Any = beam.DoFn.TimerParam(_END),
         close_timer: Any = beam.DoFn.TimerParam(_CLOSE),
         early_timer: Any = beam.DoFn.TimerParam(_EARLY),
         late_timer: Any = beam.DoFn.TimerParam(_LATE),
+        hold_timer: Any = beam.DoFn.TimerParam(_HOLD),
     ) -> Iterator[WindowCounts]:
         place, (reports, repeated) = element
         end = _bounds(place)[1]
@@ -166,8 +193,13 @@ class FirePanes(beam.DoFn):
             window = _Window()
             end_timer.set(windows.timestamp(end))
             close_timer.set(windows.timestamp(end + self._lateness + AFTERWARDS))
+            hold_timer.set(time.time() + _NEVER)
         if reports.num_rows:
-            self._add(window, reports)
+            window.reports += reports.num_rows
+            window.pending += reports.nbytes
+            pending.add(reports)
+            if window.pending >= PENDING_BYTES:
+                self._counted(window, counts, pending)
         window.repeated += repeated
         if window.on_time:
             # Due at once: all that arrives together, of all groups of users, makes one pane.
@@ -178,20 +210,31 @@ class FirePanes(beam.DoFn):
         cell.write(window)
         yield from ()
 
-    def _add(self, window: _Window, reports: pa.RecordBatch) -> None:
-        window.reports += reports.num_rows
-        parts: Any = split_by_key(reports) if self._keyed else [(None, reports)]
-        for key, part in parts:
-            counts = count_batch(self._oracle, part)
-            if key in window.counts:
-                counts += window.counts[key]
-            window.counts[key] = counts
+    def _counted(self, window: _Window, cell: Any, pending: Any) -> dict[str | None, Array]:
+        """The counts of all reports of the window: those that are pending are added to the cell."""
+        # Copies, here and below: a worker may keep the cell's for a bundle that is retried.
+        total: dict[str | None, Array] = dict(cell.read() or {})
+        if not window.pending:
+            return total
+        for reports in pending.read():
+            parts: Any = split_by_key(reports) if self._keyed else [(None, reports)]
+            for key, part in parts:
+                counts = count_batch(self._oracle, part)
+                if key in total:
+                    counts += total[key]
+                total[key] = counts
+        pending.clear()
+        window.pending = 0
+        cell.write(total)
+        return total
 
     @on_timer(_EARLY)
     def early(
         self,
         key: Any = beam.DoFn.KeyParam,
         cell: Any = beam.DoFn.StateParam(_CELL),
+        counts: Any = beam.DoFn.StateParam(_COUNTS),
+        pending: Any = beam.DoFn.StateParam(_PENDING),
     ) -> Iterator[Any]:
         """Some time has gone by since the first report that no pane has."""
         window = _own(cell)
@@ -199,7 +242,7 @@ class FirePanes(beam.DoFn):
             return
         window.waiting = False
         if not window.on_time:
-            yield from self._fire(window, *_bounds(key), "early")
+            yield from self._fire(window, *_bounds(key), "early", counts, pending)
         cell.write(window)
 
     @on_timer(_END)
@@ -207,12 +250,20 @@ class FirePanes(beam.DoFn):
         self,
         key: Any = beam.DoFn.KeyParam,
         cell: Any = beam.DoFn.StateParam(_CELL),
+        counts: Any = beam.DoFn.StateParam(_COUNTS),
+        pending: Any = beam.DoFn.StateParam(_PENDING),
+        early_timer: Any = beam.DoFn.TimerParam(_EARLY),
+        hold_timer: Any = beam.DoFn.TimerParam(_HOLD),
     ) -> Iterator[Any]:
         """The watermark has passed the end of the window."""
         window = _own(cell)
         if window is None or window.on_time:
             return
-        yield from self._fire(window, *_bounds(key), "on_time")
+        yield from self._fire(window, *_bounds(key), "on_time", counts, pending)
+        # It would hold the watermark as well, for nothing.
+        window.waiting = False
+        early_timer.clear()
+        hold_timer.clear()
         cell.write(window)
 
     @on_timer(_LATE)
@@ -220,12 +271,14 @@ class FirePanes(beam.DoFn):
         self,
         key: Any = beam.DoFn.KeyParam,
         cell: Any = beam.DoFn.StateParam(_CELL),
+        counts: Any = beam.DoFn.StateParam(_COUNTS),
+        pending: Any = beam.DoFn.StateParam(_PENDING),
     ) -> Iterator[Any]:
         """Something has come after the end of the window."""
         window = _own(cell)
         if window is None or not window.on_time:
             return
-        yield from self._fire(window, *_bounds(key), "late")
+        yield from self._fire(window, *_bounds(key), "late", counts, pending)
         cell.write(window)
 
     @on_timer(_CLOSE)
@@ -233,7 +286,10 @@ class FirePanes(beam.DoFn):
         self,
         key: Any = beam.DoFn.KeyParam,
         cell: Any = beam.DoFn.StateParam(_CELL),
+        counts: Any = beam.DoFn.StateParam(_COUNTS),
+        pending: Any = beam.DoFn.StateParam(_PENDING),
         early_timer: Any = beam.DoFn.TimerParam(_EARLY),
+        hold_timer: Any = beam.DoFn.TimerParam(_HOLD),
     ) -> Iterator[Any]:
         """The watermark has passed the closing of the window."""
         window = _own(cell)
@@ -241,11 +297,19 @@ class FirePanes(beam.DoFn):
             return
         # Timers that are due at once need not fire in the order of their times.
         timing = "late" if window.on_time else "on_time"
-        yield from self._fire(window, *_bounds(key), timing)
+        yield from self._fire(window, *_bounds(key), timing, counts, pending)
         early_timer.clear()
-        cell.clear()
+        hold_timer.clear()
+        for state in (cell, counts, pending):
+            state.clear()
 
-    def _fire(self, window: _Window, start: int, end: int, timing: str) -> Iterator[Any]:
+    @on_timer(_HOLD)
+    def hold(self) -> None:
+        """Some runners fire what is left when a job ends; there is nothing to do."""
+
+    def _fire(
+        self, window: _Window, start: int, end: int, timing: str, cell: Any, pending: Any
+    ) -> Iterator[Any]:
         if timing == "on_time":
             window.on_time = True
         if not window.reports or (timing != "on_time" and not window.news):
@@ -253,6 +317,8 @@ class FirePanes(beam.DoFn):
         previous = window.previous
         index = 0 if previous is None else previous.index + 1
         window.previous = pane = PaneInfo(start, end, timing, index, window.reports)
-        # A copy: the state goes on counting.
-        counts = {key: counts.copy() for key, counts in window.counts.items()}
-        yield WindowCounts(pane, previous, window.repeated, counts)
+        counts = {k: array.copy() for k, array in self._counted(window, cell, pending).items()}
+        yield TimestampedValue(
+            WindowCounts(pane, previous, window.repeated, counts),
+            windows.timestamp(max(start, end - _STEP)),
+        )

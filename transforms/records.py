@@ -5,7 +5,9 @@ A *record batch* is a ``pyarrow.RecordBatch`` with the columns
 
 * ``user``: string, the user's id as canonical text (:func:`canonical`),
 * ``value``: string, the value as canonical text; null is a missing value,
-* ``event_time``: int64, microseconds since 1970 UTC (only where times are read),
+* ``event_time``: int64, microseconds since 1970 UTC (only where times are read). Other types are
+  converted; a null, what is no time and what :func:`~hadabeam.transforms.times.to_micros` has no
+  place for count as ``bad_time``,
 * ``key``: string (only for per-key estimates); null is the empty key.
 
 Readers have already removed what :data:`READING_REASONS` counts.

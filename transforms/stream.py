@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.transforms.window import GlobalWindows
+from apache_beam.transforms.window import GlobalWindows, SlidingWindows
 
 from ..mechanisms.errors import ParameterError
 from ..mechanisms.estimate import check_post
@@ -212,6 +212,13 @@ class _StreamEstimates(beam.PTransform):
         return self.oracle.epsilon_effective * times
 
     def expand(self, pcoll: beam.PCollection) -> dict[str | None, beam.PCollection]:
+        given = pcoll.windowing.windowfn
+        if isinstance(given, SlidingWindows) and given.period < given.size:
+            raise ParameterError(
+                "in sliding windows StreamEstimates would count each record once for each of its "
+                "windows; leave the input in the global window, and pass the windows to "
+                "StreamEstimates, as WindowSpec(size, period)"
+            )
         arrived = pcoll | "ToGlobal" >> beam.WindowInto(GlobalWindows())
         windowing = self.windowing
         if isinstance(self.keys, ReportKeys):
@@ -277,8 +284,12 @@ class StreamEstimates:
 
         Takes a PCollection of ``(user, value)`` pairs, whose timestamps are the event times, or
         of record batches with ``event_time``, whose timestamps must not be later than
-        their earliest record; with ``from_reports``, of batches with the columns of
-        ``report.avsc``.
+        their earliest record, as the watermark waits for no more than that; with
+        ``from_reports``, of batches with the columns of ``report.avsc``. Numbers in ``event_time``
+        are microseconds since 1970 UTC; timestamps and dates of Arrow are read as such.
+
+        A :class:`Pane` has the timestamp of the last moment of its window, a millisecond
+        before its end (docs/streaming.md says what that means for windows of your own).
 
         Attributes:
           oracle: the mechanism, with its domain and epsilon.
@@ -299,7 +310,8 @@ class StreamEstimates:
             records a second.
 
         Raises:
-          ParameterError: if a choice is unknown or out of range.
+          ParameterError: if a choice is unknown or out of range; when it is applied, if the input
+            is in sliding windows, where an element is there more than once.
         """
 
     @dataclass

@@ -18,7 +18,8 @@ What is read:
 * the combined log's ``[10/Oct/2000:13:55:36 -0700]``, with or without brackets.
 * Parquet and Avro timestamps and dates; without a zone they are UTC.
 
-All else, and what lies outside the years 1 to 9999, is null (``bad_time``).
+All else, and what lies before the year 3 or after November 9998, is null (``bad_time``): the
+windows of such a time may have no date in the calendar.
 """
 
 from __future__ import annotations
@@ -31,15 +32,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..mechanisms.errors import ParameterError
+from .windows import END_OF_TIME, START_OF_TIME
 
 Array = np.ndarray[Any, Any]
 
 #: How numbers are understood; ``iso`` reads ISO 8601 and the combined log's times only.
 TIME_UNITS = ("auto", "s", "ms", "us", "ns", "iso")
-
-# 0001-01-01T00:00:00Z and the last microsecond of 9999.
-MIN_MICROS = -62_135_596_800_000_000
-MAX_MICROS = 253_402_300_799_999_999
 
 _EXACT = 2.0**53
 _MAX_UINT = pa.scalar(2**63 - 1, pa.uint64())
@@ -104,7 +102,7 @@ def to_micros(times: pa.Array, unit: str = "auto") -> pa.Array:
 
 
 def _masked(micros: Array, known: Array, valid: Array) -> pa.Array:
-    known = known & valid & (micros >= MIN_MICROS) & (micros <= MAX_MICROS)
+    known = known & valid & (micros >= START_OF_TIME) & (micros < END_OF_TIME)
     return pa.array(micros, pa.int64(), mask=None if known.all() else ~known)
 
 

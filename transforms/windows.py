@@ -29,9 +29,10 @@ _MILLISECOND = 1_000
 
 #: The epoch of reports that belong to no window.
 NO_WINDOW = 0
-#: Streams take times from here (the year 3) ...
+#: Records have times from here (the year 3) ...
 START_OF_TIME = -62_072_524_800_000_000
-#: ... to here (December 9998): no calendar computation between them leaves Python's years.
+#: ... to here (December 9998): no calendar computation between them leaves Python's years, and
+#: windows of up to a year begin and end at dates that can be written.
 END_OF_TIME = 253_368_086_400_000_000
 
 

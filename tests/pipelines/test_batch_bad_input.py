@@ -1,7 +1,13 @@
 """Broken input gives a clear error or a counted drop, never a traceback as the only word."""
 
+import datetime
 import gzip
+import io
 
+import fastavro
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from made_logs import jsonl, visits
 
@@ -168,3 +174,65 @@ def test_windows_finer_than_milliseconds_are_refused(commands):
     log = commands.write("log.jsonl", LOG)
     flags = ("--time_field", "time", "--window", "1500us")
     fails(commands.batch(log, *flags), 2, "multiples of 1,000 microseconds")
+
+
+@pytest.fixture
+def dated():
+    """299 good records, and one of a time whose windows have no dates."""
+
+    def make(time, format):
+        records = [
+            {"user": f"u{row}", "page": f"/page/{row % 30}", "t": f"2024-03-{1 + row % 28:02d}"}
+            for row in range(299)
+        ]
+        records.insert(100, {"user": "x", "page": "/page/1", "t": time})
+        out = io.BytesIO()
+        if format == "jsonl":
+            return jsonl(records)
+        if format == "csv":
+            return "user,page,t\n" + "".join(",".join(row.values()) + "\n" for row in records)
+        if format == "parquet":
+            table = pa.Table.from_pylist(records)
+            # Without its Z, which Arrow casts to times of a zone only.
+            times = pc.replace_substring(table["t"], "Z", "").cast(pa.timestamp("us"))
+            pq.write_table(table.set_column(2, "t", times), out)
+            return out.getvalue()
+        moments = {"type": "long", "logicalType": "timestamp-micros"}
+        kinds = {"user": "string", "page": "string", "t": moments}
+        fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+        for record in records:
+            moment = datetime.datetime.fromisoformat(record["t"].replace("Z", ""))
+            record["t"] = moment.replace(tzinfo=datetime.timezone.utc)
+        fastavro.writer(out, {"type": "record", "name": "v", "fields": fields}, records)
+        return out.getvalue()
+
+    return make
+
+
+DAY = ("--window", "1d")
+
+
+@pytest.mark.parametrize(
+    ("format", "time", "windows"),
+    [
+        *((format, "9999-12-31T23:59:59Z", DAY) for format in ("jsonl", "csv", "parquet", "avro")),
+        *((format, "0001-01-01", DAY) for format in ("jsonl", "csv", "parquet", "avro")),
+        ("jsonl", "9999-12-31T23:59:59Z", ("--window", "7d")),
+        ("jsonl", "0001-01-01", ("--window", "7d")),
+        ("jsonl", "9999-12-31T23:59:59Z", ("--window", "day", "--time_zone", "Europe/Berlin")),
+        ("jsonl", "0001-01-01", ("--window", "day", "--time_zone", "Europe/Berlin")),
+        ("jsonl", "9999-12-31T23:59:59Z", ()),
+    ],
+)
+def test_one_time_outside_the_calendar_is_a_bad_time(commands, dated, format, time, windows):
+    log = commands.write(f"log.{format}", dated(time, format))
+    fields = ("--user_field", "user", "--value_field", "page", "--time_field", "t")
+    for command in ("batch", "privatize"):
+        written = format if command == "batch" else "avro"
+        found = commands.run(
+            command, "--input", log, *fields, *windows, *commands.keys, format=written
+        )
+        assert found.code == 0, found.err
+        assert found.summary["dropped"] == {"bad_time": 1}
+        assert found.summary["reports"] == 299
+        assert [letter["reason"] for letter in found.letters] == ["bad_time"]

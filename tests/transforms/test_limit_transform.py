@@ -22,7 +22,7 @@ from hadabeam.transforms.encode import RecordEncoder
 from hadabeam.transforms.limit import LimitContributions
 from hadabeam.transforms.randomness import UserKeys
 from hadabeam.transforms.records import TALLIES, record_batch
-from hadabeam.transforms.windows import WindowSpec
+from hadabeam.transforms.windows import END_OF_TIME, START_OF_TIME, CalendarDays, WindowSpec
 
 DOMAIN = Domain(["a", "b", "c"]).with_other()
 KEYS = seeded_keys(1)
@@ -190,6 +190,22 @@ def test_more_records_than_are_gathered_at_once(monkeypatch, tmp_path):
         number = limited[None] | beam.Map(len) | beam.CombineGlobally(sum)
         assert_that(number, equal_to([120]))
     assert len(list(tmp_path.iterdir())) > 1
+
+
+@pytest.mark.parametrize("windowing", [None, WindowSpec(DAY), CalendarDays("Europe/Berlin")])
+def test_times_outside_the_calendar_are_bad_times(windowing):
+    outside = [START_OF_TIME - 1, END_OF_TIME, -(2**63), 2**63 - 1]
+    times = [START_OF_TIME, END_OF_TIME - 1, 0, *outside]
+    users = [f"u{number}" for number in range(len(times))]
+    with TestPipeline(runner=FnApiRunner()) as pipeline:
+        limited = (
+            pipeline
+            | beam.Create([record_batch(users, ["a"] * len(times), times)])
+            | LimitContributions(DOMAIN, KEYS, windowing=windowing)
+        )
+        found = limited[None] | beam.FlatMap(rows) | beam.Map(lambda row: row[1])
+        assert_that(found, equal_to([pseudonym(user) for user in users[:3]]))
+        assert_that(limited[TALLIES], tallies_are({(None, None, "bad_time"): 4}), label="tallies")
 
 
 def test_windows_need_times():
