@@ -76,6 +76,9 @@ def watched(options: PipelineOptions, *, from_kafka: bool) -> Iterator[None]:
     finally:
         over.set()
     if cancelled.is_set():
+        # The job may have seemed to end before the cluster was asked.
+        with contextlib.suppress(OSError):
+            flink_jobs.cancel(options)
         raise guard.RunError(_NO_CHECKPOINT)
 
 

@@ -100,7 +100,7 @@ def test_a_job_that_fails_before_its_first_checkpoint_is_cancelled(
         said, _ = job.communicate(timeout=PATIENCE)
         assert job.returncode == 1, said
         assert "the job failed before its first checkpoint and was cancelled" in said
-        assert flink.get(f"/jobs/{id}")["state"] == "CANCELED"
+        flink.wait(names[0], lambda job: job["state"] == "CANCELED", "the job's end")
         cluster("up", "flink")
 
         job = start(names[1], 2000)

@@ -70,7 +70,7 @@ def parsed(flags: list[str], folder: Path, topic: str):
         *flags,
         *keyed(folder),
         f"--input={folder}/*.jsonl",
-        "--output=out",
+        f"--output={folder}/out",
         f"--output={topic}",
     ]
     return job_flags.parse_args(batch.parser(), given)[0]

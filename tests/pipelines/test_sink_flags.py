@@ -162,9 +162,11 @@ KEYS = ["--assignment_key=a.key", "--coin_key=c.key"]
     ],
 )
 def test_what_is_sent_may_be_sent_again_only_with_keys(
-    command, runner, keys, sink, refused, monkeypatch
+    command, runner, keys, sink, refused, monkeypatch, tmp_path
 ):
     """Else a retry would send a user's second bit, of fresh coins."""
+    # Where the output's folder is made.
+    monkeypatch.chdir(tmp_path)
     # There is no such broker.
     monkeypatch.setattr(log_jobs, "check_brokers", lambda *given: None)
     args = parse(command, *_outputs([PLACE] + [sink] * (sink is not None)), *keys)
