@@ -49,9 +49,11 @@ class KeyFile:
                 key = file.read(KEY_BYTES + 1)
                 size = max(len(key), os.fstat(file.fileno()).st_size)
         except OSError as error:
+            # A new key in the place of one that is there would spend epsilon again.
+            missing = isinstance(error, FileNotFoundError)
+            hint = "make one with hadabeam keygen" if missing else "check the file's permissions"
             raise InputError(
-                f"cannot read the key file {self.path}: {error.strerror}; "
-                "make one with hadabeam keygen"
+                f"cannot read the key file {self.path}: {error.strerror}; {hint}"
             ) from None
         if len(key) != KEY_BYTES:
             raise InputError(

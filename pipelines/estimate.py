@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Turns reports into frequencies with error bars. Give the domain, oracle, epsilon, --unknown,
-collection and windows as they were given to 'hadabeam privatize': others are refused."""
+collection and windows as they were given to 'hadabeam privatize'. Reports of another collection,
+and those whose epoch is no start of a window, are refused."""
 
 _EXAMPLES = """\
   One table of all reports:
@@ -151,12 +152,14 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     from .brokers import check_brokers
     from .log_jobs import check_output, finish
+    from .report_check import check_windows
     from .table import print_estimates
 
     oracle = job_flags.oracle_of(args)
     if args.assignment_key is not None and runner.is_local(beam_args):
         args.assignment_key.read()
     check_brokers(args, beam_args)
+    check_windows(args, beam_args, oracle)
     check_output(args, beam_args)
     runner.run(lambda pipeline: build(pipeline, args, oracle), beam_args)
     if not runner.waits(beam_args):

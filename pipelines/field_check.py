@@ -15,10 +15,13 @@ from typing import Any
 import orjson
 
 from ..mechanisms.errors import InputError
-from ..transforms.fields import RecordFields
+from ..transforms.fields import RecordFields, format_path
 from ..transforms.json_messages import JsonMessages
 from ..transforms.splits import detect, match_files
 from ..transforms.streams import HEAD_BYTES, read_head
+
+#: How deep names are looked for in objects.
+_DEPTH = 4
 
 
 def warn_of_fields(args: argparse.Namespace, fields: RecordFields) -> None:
@@ -43,12 +46,13 @@ def warn_of_fields(args: argparse.Namespace, fields: RecordFields) -> None:
         # The last one may be cut.
         del lines[-1]
     for field in absent(lines, fields.columns):
-        near = difflib.get_close_matches(field, _names(lines), n=1, cutoff=0.6)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        print(
-            f"warning: no record at the start of {path} has the field {field!r}{hint}",
-            file=sys.stderr,
-        )
+        names = _names(lines)
+        if field in names:
+            what = f"has a text or a number in the field {field!r}"
+        else:
+            near = difflib.get_close_matches(field, names, n=1, cutoff=0.6)
+            what = f"has the field {field!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        print(f"warning: no record at the start of {path} {what}", file=sys.stderr)
 
 
 def absent(lines: list[bytes], fields: tuple[str, ...]) -> list[str]:
@@ -64,13 +68,21 @@ def absent(lines: list[bytes], fields: tuple[str, ...]) -> list[str]:
 
 
 def _names(lines: list[bytes]) -> list[str]:
-    """The names that the objects have at their top."""
+    """The fields that the objects have, as they are given: ``a.b`` is field b inside field a."""
     found: dict[str, None] = {}
+
+    def visit(value: dict[str, Any], above: tuple[str, ...]) -> None:
+        for name, inner in value.items():
+            path = (*above, name)
+            found[format_path(path)] = None
+            if isinstance(inner, dict) and len(path) < _DEPTH:
+                visit(inner, path)
+
     for line in lines:
         try:
-            row: Any = orjson.loads(line)
+            row = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
         if isinstance(row, dict):
-            found.update(dict.fromkeys(row))
+            visit(row, ())
     return list(found)

@@ -34,7 +34,8 @@ def check_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise ParameterError(
-            "drawing needs matplotlib: pip install 'hadabeam[plot]', or leave --plot out"
+            "drawing needs matplotlib: pip install 'hadabeam[plot]', or leave --plot and --figure "
+            "out"
         ) from None
 
 

@@ -118,7 +118,10 @@ def parse(
         position += 1
         name, equals, _ = token.partition("=")
         if not _is_flag(token):
-            parser.error(f"unexpected argument {token!r}; flags are written --flag value")
+            parser.error(
+                f"unexpected argument {token!r}; flags are written --flag value, and a pattern of "
+                "files is quoted, or the shell writes their names in its place"
+            )
         if name not in ours and not theirs:
             # Beam is imported only for a flag that may be its own.
             theirs = _options(_beam_parser(parser))

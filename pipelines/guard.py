@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import re
 import select
@@ -73,6 +74,8 @@ def guarded(prog: str, body: Callable[[], int], *, debug: bool = False) -> int:
         with signals, contextlib.nullcontext() if debug else logs.quiet():
             code = body()
             sys.stdout.flush()
+            if not debug:
+                _silence_at_exit()
             return code
     except BaseException as error:
         # Beam wraps what is raised within a bundle, so the type may have changed.
@@ -90,6 +93,17 @@ def guarded(prog: str, body: Callable[[], int], *, debug: bool = False) -> int:
         print(f"{prog}: error: {message}", file=sys.stderr)
         _remove_leftovers()
         return code
+
+
+@functools.cache
+def _silence_at_exit() -> None:
+    """Keeps threads of Beam's workers, which lose their runner at the end, from saying so."""
+
+    def silence() -> None:
+        threading.excepthook = lambda args: None
+
+    # Exit functions run in the reverse order: before those by which runners stop their servers.
+    atexit.register(silence)
 
 
 def _nobody_reads() -> bool:

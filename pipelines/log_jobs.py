@@ -20,6 +20,7 @@ from ..transforms.randomness import ReportKeys, UserKeys
 from ..transforms.read import ReadRecords
 from ..transforms.records import TALLIES
 from ..transforms.spill import private_folder
+from ..transforms.splits import match_files
 from ..transforms.summary import Summarize
 from ..transforms.write import WriteDeadLetters, WriteSummary
 from . import job_flags, runner
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
 #: The share of reports that are refused for one reason from which on it is told what to do.
 _MANY = 0.1
 #: What to do where so many reports cannot be counted, by the reason.
-_HINTS = {
+HINTS = {
     "wrong_collection": "give --domain, --unknown, --oracle, --epsilon and --collection as they "
     "were given to hadabeam privatize",
     "wrong_window": "give --window, --period and --time_zone as they were given to hadabeam "
     "privatize, or none of them if it was given none",
+    "bad_time": "check --time_field, and --time_unit if it holds numbers",
     "missing_sender": "with --assignment_key reports need a sender; leave the key out if nobody "
     "can tell who sent them",
 }
@@ -93,7 +95,7 @@ def write_run(
     (
         (logs.tallies, counted)
         | "AllTallies" >> beam.Flatten()
-        | "Summarize" >> Summarize(oracle, epsilon_effective, windowed)
+        | "Summarize" >> Summarize(oracle, epsilon_effective, windowed, args.memo)
         | "WriteSummary" >> WriteSummary(args.output)
     )
     logs.dead_letters | "WriteDeadLetters" >> WriteDeadLetters(args.output)
@@ -119,9 +121,11 @@ def check_run(args: argparse.Namespace, beam_args: list[str]) -> None:
     check_brokers(args, beam_args)
     if runner.is_local(beam_args):
         check_keys(args, keys)
-    check_output(args, beam_args)
     if runner.is_here(beam_args):
+        # That there is something to read, before anything is made.
+        match_files(args.input)
         warn_of_fields(args, job_flags.fields_of(args))
+    check_output(args, beam_args)
 
 
 def check_output(args: argparse.Namespace, beam_args: list[str]) -> None:
@@ -166,28 +170,47 @@ def spill_folder(args: argparse.Namespace, beam_args: list[str]) -> Iterator[str
 
 
 def finish(args: argparse.Namespace) -> dict[str, Any]:
-    """Reads the summary of a run that ended, and says if it counted nothing.
+    """Reads the summary of a run that ended, and says if it counted little or nothing.
 
     Raises:
       InputError: if records were read and none was counted.
     """
-    with FileSystems.open(f"{args.output}-summary.json") as file:
-        found: dict[str, Any] = json.loads(file.read())
-    for reason, hint in _HINTS.items():
-        refused = found["dropped"].get(reason, 0)
-        if found["reports"] and refused >= _MANY * found["records_read"]:
-            print(
-                f"warning: {refused:,} of {found['records_read']:,} reports were refused "
-                f"({reason}); {hint}",
-                file=sys.stderr,
-            )
-    if found["reports"] == 0:
-        dropped = ", ".join(f"{number} {reason}" for reason, number in found["dropped"].items())
-        if found["records_read"]:
-            hints = [text for reason, text in _HINTS.items() if reason in found["dropped"]]
-            hint = hints[0] if hints else "check the field names and --input_format"
-            raise InputError(
-                f"of {found['records_read']} records none could be counted ({dropped}); {hint}"
-            )
+    found = read_summary(f"{args.output}-summary.json")
+    judge(found, args)
+    if not found["records_read"]:
         print("warning: the input has no records; the table is empty", file=sys.stderr)
     return found
+
+
+def read_summary(path: str) -> dict[str, Any]:
+    """The summary of a run."""
+    with FileSystems.open(path) as file:
+        found: dict[str, Any] = json.loads(file.read())
+    return found
+
+
+def judge(found: dict[str, Any], args: argparse.Namespace) -> None:
+    """Says what to do if much of what was read could not be used for one reason.
+
+    Args:
+      found: the summary of a run that ended.
+      args: what the parser gave.
+
+    Raises:
+      InputError: if records were read and none was counted.
+    """
+    read, dropped = found["records_read"], found["dropped"]
+    if read and not found["reports"]:
+        most = max(dropped, key=lambda reason: dropped[reason], default="")
+        hint = HINTS.get(most, "check the field names and --input_format")
+        if not getattr(args, "user_field", None) and most == "unparseable":
+            hint = "are they reports? Logs are turned into reports by hadabeam privatize"
+        numbers = ", ".join(f"{number} {reason}" for reason, number in dropped.items())
+        raise InputError(f"of {read} records none could be counted ({numbers}); {hint}")
+    for reason, hint in HINTS.items():
+        refused = dropped.get(reason, 0)
+        if read and refused >= _MANY * read:
+            print(
+                f"warning: {refused:,} of {read:,} records could not be used ({reason}); {hint}",
+                file=sys.stderr,
+            )

@@ -24,11 +24,11 @@ _EXAMPLES = """\
     hadabeam keygen assignment.key
     hadabeam keygen coin.key
     hadabeam privatize --input 'logs/*.jsonl' --user_field user --value_field page \\
-        --domain pages.txt --epsilon 1 --output out/pages \\
+        --domain pages.txt --epsilon 1 --output edge/pages \\
         --assignment_key assignment.key --coin_key coin.key
 
   At the collector, with the same domain and epsilon:
-    hadabeam estimate --input 'out/pages-reports-*' --domain pages.txt --epsilon 1 \\
+    hadabeam estimate --input 'edge/pages-reports-*' --domain pages.txt --epsilon 1 \\
         --output out/pages
 """
 

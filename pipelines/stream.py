@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -142,7 +143,9 @@ def announce(pane: Any) -> None:
     """Prints a line for a pane; seen where workers are in the terminal's own process."""
     from .pane_lines import pane_line
 
-    print(pane_line(pane), flush=True)
+    # Its reader may have seen enough (``| head``); what is published is in the files.
+    with contextlib.suppress(BrokenPipeError):
+        print(pane_line(pane), flush=True)
 
 
 def streaming_args(beam_args: list[str], *, ends: bool = False) -> list[str]:
@@ -258,8 +261,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
+    from ..transforms import files
     from .field_check import warn_of_fields
-    from .log_jobs import check_keys
+    from .log_jobs import check_keys, judge, read_summary
     from .stream_definition import claim_folder
 
     beam_args = streaming_args(beam_args, ends=args.stop_after is not None)
@@ -281,6 +285,9 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
         beam_args,
         from_kafka=args.input[0].startswith("kafka:"),
     )
+    summary = f"{args.output}/summary.json"
+    if runner.is_here(beam_args) and files.exists(summary):
+        judge(read_summary(summary), args)
     return 0
 
 

@@ -183,6 +183,8 @@ def _facts(summary: dict[str, Any], columns: int) -> list[str]:
     asked, effective = summary.get("epsilon"), summary.get("epsilon_effective")
     if effective is not None:
         of_each = "per user and window" if "windows" in summary else "per user"
+        if summary.get("memo") == "forever":
+            of_each = "per user, whose value stays"
         cost = f"epsilon {effective:.4g} {of_each}"
         if asked is not None and f"{asked:.4g}" != f"{effective:.4g}":
             cost = f"epsilon {effective:.4g} per record, {asked:.4g} per report"
@@ -190,6 +192,10 @@ def _facts(summary: dict[str, Any], columns: int) -> list[str]:
     if summary.get("empty_columns"):
         facts.append(f"{summary['empty_columns']:,} columns without a report")
     return [cut(fact, columns, "..") for fact in facts]
+
+
+#: The width of a line in a log.
+_LOG_COLUMNS = 120
 
 
 def read_estimates(path: str, format: str) -> pa.Table | None:
@@ -234,7 +240,10 @@ def print_estimates(prefix: str, format: str, summary: dict[str, Any]) -> None:
       summary: its summary.
     """
     path = f"{prefix}-estimates.{format}"
-    if sys.stdout.isatty():
+    if not sys.stdout.isatty():
+        # What a log of jobs is searched for; a terminal has it below the table.
+        print("\n".join(_facts(summary, _LOG_COLUMNS)))
+    else:
         table = read_estimates(path, format)
         if table is not None:
             columns = min(shutil.get_terminal_size().columns, 120)

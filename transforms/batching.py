@@ -14,7 +14,6 @@ from .records import record_batch
 
 #: Records in a batch made of single elements.
 BATCH_RECORDS = 20_000
-_CONTAINERS = (tuple, list, dict, set, frozenset)
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
@@ -74,19 +73,19 @@ def as_record(element: Any, keyed: bool) -> tuple[Any, Any, Any]:
     """Key (None without keys), user and value of an element.
 
     Raises:
-      ParameterError: if it is no ``(user, value)``, or ``(key, (user, value))``, of scalars. The
-        message names the form, not the element.
+      ParameterError: if it is no ``(user, value)``, or ``(key, (user, value))``. The message names
+        the form, not the element.
     """
     form = "(key, (user, value))" if keyed else "(user, value)"
     key, pair = _pair(element, form) if keyed else (None, element)
     user, value = _pair(pair, form)
-    for part in (key, user, value):
-        # It has no text: all records would be of one missing user, or have one missing value.
-        if isinstance(part, _CONTAINERS):
-            raise ParameterError(
-                f"elements must be {form}, and a {type(part).__name__} is none of the three; "
-                "is the collection one with keys, or without?"
-            )
+    # What has no text is missing, whatever it is: a stream must not fail by its content. But a pair
+    # in a pair tells of the wrong transform, and all of a key would be one user.
+    if type(value) is tuple and len(value) == 2:
+        raise ParameterError(
+            f"elements must be {form}, and this one has a pair more; is the collection one with "
+            "keys, or without?"
+        )
     return key, user, value
 
 

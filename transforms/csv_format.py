@@ -7,6 +7,7 @@ block is read record by record.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -133,11 +134,14 @@ class CsvParser:
     def __init__(self, name: str, header: Header, fields: Sequence[str]) -> None:
         self.header = header
         self.cutter = CsvCutter(header.delimiter)
-        if not any(_places(header.names, field) for field in fields):
+        if not any(_places(header.names, field) for field in fields) and not all(
+            _alike(header.names, field) for field in fields
+        ):
             # Perhaps it is a record. A message must not quote one.
             raise InputError(
                 f"the first line of {name} names none of the fields "
-                f"{', '.join(map(repr, fields))}; does the file begin with a header?"
+                f"{', '.join(map(repr, fields))}; does the file begin with a header, and are they "
+                "written there in this way?"
             )
         self.columns = tuple(_find(name, header.names, field) for field in fields)
         numbers = [str(number) for number in range(len(header.names))]
@@ -203,6 +207,12 @@ class CsvParser:
 
 def _chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _alike(names: Sequence[str], field: str) -> bool:
+    """Whether a name is so near to a field that it is hardly a value."""
+    folded = [name.casefold() for name in names]
+    return bool(difflib.get_close_matches(field.casefold(), folded, n=1, cutoff=0.6))
 
 
 def _places(names: Sequence[str], field: str) -> list[int]:

@@ -90,7 +90,8 @@ def missing_field(file: str, field: str, existing: Iterable[str]) -> InputError:
     Names the file's fields: the caller knows that they are names, and no record's values.
     """
     names = list(existing)
-    near = difflib.get_close_matches(field, names, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    folded = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(field.casefold(), folded, n=1, cutoff=0.6)
+    hint = f"; did you mean {folded[near[0]]!r}?" if near else "."
     shown = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "")
     return InputError(f"{file} has no field {field!r}{hint} Its fields are: {shown}")

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.transforms.trigger import DefaultTrigger
+from apache_beam.transforms.trigger import AfterWatermark, DefaultTrigger, TriggerFn
 from apache_beam.utils.windowed_value import WindowedValue
 
 from ..mechanisms.domain import Domain
@@ -23,6 +23,7 @@ from . import windows
 from .checks import check_domain, check_user_keys, check_whole, check_windowing
 from .element_types import typed
 from .encode import EncodedRecords, RecordEncoder, check_unknown, pack, unpack
+from .privatize import mark_timed
 from .randomness import LoadedKeys, UserKeys
 from .records import TALLIES, Tally
 from .spill import SegmentReader, SegmentWriter
@@ -32,6 +33,13 @@ FLUSH_RECORDS = 1_000_000
 
 #: A tally, and the window it belongs to (None and None for the whole run).
 WindowTally = tuple[int | None, int | None, Tally]
+
+
+def _fires_once(trigger: TriggerFn) -> bool:
+    """Whether a bounded collection comes in one part in each window."""
+    if isinstance(trigger, AfterWatermark):
+        return trigger.early is None and trigger.late is None
+    return isinstance(trigger, DefaultTrigger)
 
 
 @dataclass
@@ -92,7 +100,7 @@ class LimitContributions(beam.PTransform):
                 "LimitContributions cannot keep one record of a user in windows that merge, such "
                 "as sessions; use fixed, sliding or calendar windows"
             )
-        if not isinstance(pcoll.windowing.triggerfn, DefaultTrigger):
+        if not _fires_once(pcoll.windowing.triggerfn):
             raise ParameterError(
                 f"with the trigger {pcoll.windowing.triggerfn} a window comes in parts, and "
                 "LimitContributions would let users report in each; leave the trigger out, or use "
@@ -244,7 +252,7 @@ class _KeepOne(beam.DoFn):
         if over:
             Metrics.counter("hadabeam", "over_limit").inc(over)
             yield TaggedOutput(TALLIES, (*windows.bounds(window), {"over_limit": over}))
-        yield records.take(kept).to_arrow()
+        yield mark_timed(records.take(kept).to_arrow(), records.times is not None)
 
 
 def key_pseudonyms(prf: Prf, records: EncodedRecords) -> Any:

@@ -111,7 +111,9 @@ class OnePerUser(beam.DoFn):
         if "value" in batch.schema.names:
             assert self._loaded is not None
             forever = self._memo == "forever"
-            batch = report_batch(self._oracle, self._loaded, batch, start, forever, end=end)
+            batch = report_batch(
+                self._oracle, self._loaded, batch, start, forever, end=end, timed=True
+            )
         elif "user" in batch.schema.names:
             batch = batch.drop_columns(["user", "event_time"])
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
 import apache_beam as beam
@@ -29,6 +29,8 @@ from .summary import iso
 TIMINGS = ("early", "on_time", "late")
 #: So many bytes of a window's reports are kept as they are before they are added to its counts.
 PENDING_BYTES = 1 << 22
+#: What a batch takes in the state besides its reports, about.
+_BATCH_BYTES = 512
 #: The smallest step of time that all runners keep, in microseconds.
 _STEP = 1000
 #: Later than any job: seconds from now on.
@@ -95,6 +97,16 @@ class WindowCounts(NamedTuple):
     previous: PaneInfo | None
     repeated: int
     counts: dict[str | None, Array]
+
+
+def _joined(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small batches as few large ones: of each the counts cost as much as the domain is large."""
+    by_schema: dict[str, list[pa.RecordBatch]] = {}
+    for part in parts:
+        by_schema.setdefault(str(part.schema), []).append(part)
+    for batches in by_schema.values():
+        table = pa.Table.from_batches(batches)
+        yield from table.unify_dictionaries().combine_chunks().to_batches()
 
 
 class _Window:
@@ -196,7 +208,7 @@ class FirePanes(beam.DoFn):
             hold_timer.set(time.time() + _NEVER)
         if reports.num_rows:
             window.reports += reports.num_rows
-            window.pending += reports.nbytes
+            window.pending += reports.nbytes + _BATCH_BYTES
             pending.add(reports)
             if window.pending >= PENDING_BYTES:
                 self._counted(window, counts, pending)
@@ -216,7 +228,7 @@ class FirePanes(beam.DoFn):
         total: dict[str | None, Array] = dict(cell.read() or {})
         if not window.pending:
             return total
-        for reports in pending.read():
+        for reports in _joined(pending.read()):
             parts: Any = split_by_key(reports) if self._keyed else [(None, reports)]
             for key, part in parts:
                 counts = count_batch(self._oracle, part)

@@ -17,6 +17,9 @@ from . import windows
 from .checks import check_oracle, check_user_keys
 from .randomness import LoadedKeys, UserKeys
 
+#: In the metadata of a batch: see :func:`mark_timed`.
+_TIMED = b"hadabeam timed"
+
 
 @dataclass
 class Privatize(beam.PTransform):
@@ -91,8 +94,25 @@ class _Privatize(beam.DoFn):
                 "with several records would send several reports"
             )
         epoch, (_, end) = windows.epoch(window), windows.bounds(window)
-        yield report_batch(self._oracle, self._loaded, batch, epoch, self._forever, end=end)
+        yield report_batch(
+            self._oracle,
+            self._loaded,
+            batch,
+            epoch,
+            self._forever,
+            end=end,
+            timed=_is_timed(batch),
+        )
         Metrics.counter("hadabeam", "privatized").inc(batch.num_rows)
+
+
+def mark_timed(batch: pa.RecordBatch, timed: bool) -> pa.RecordBatch:
+    """Notes on a batch whether times had a part in the choice of its records."""
+    return batch.replace_schema_metadata({_TIMED: b"1"}) if timed else batch
+
+
+def _is_timed(batch: pa.RecordBatch) -> bool:
+    return _TIMED in (batch.schema.metadata or {})
 
 
 def report_batch(
@@ -103,6 +123,7 @@ def report_batch(
     forever: bool = False,
     *,
     end: int | None = None,
+    timed: bool = False,
 ) -> pa.RecordBatch:
     """The reports of one batch of limited records (see :class:`Privatize`).
 
@@ -113,11 +134,12 @@ def report_batch(
       epoch: the window's start in microseconds, or ``NO_WINDOW``.
       forever: whether coins are the same in all windows.
       end: the window's end in microseconds, or None.
+      timed: whether times had a part in the choice of each user's record.
     """
     users = fixed_rows(batch.column("user"))
     columns = keys.columns(oracle, users)
     keyed = "key" in batch.schema.names
-    coins = keys.coins(oracle, users, epoch, forever, end=end, keyed=keyed)
+    coins = keys.coins(oracle, users, epoch, forever, end=end, keyed=keyed, timed=timed)
     messages = oracle.randomize(batch.column("value").to_numpy(), columns, coins)
     column, bit, payload = oracle.encode(columns, messages)
     arrays: dict[str, Any] = {"column": pa.array(column), "bit": pa.array(bit)}

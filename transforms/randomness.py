@@ -158,12 +158,13 @@ class LoadedKeys:
         *,
         end: int | None = None,
         keyed: bool = False,
+        timed: bool = False,
     ) -> Coins:
         """One draw of coins for each user.
 
-        Which of a user's records is kept, and so the true bit, depends on the window and on
-        whether there are keys. Both enter the coins, so that they are other coins where the bit may
-        be another one.
+        Which of a user's records is kept, and so the true bit, depends on the window, on whether
+        there are keys, and on whether records have times. All enter the coins, so that they are
+        other coins where the bit may be another one.
 
         Args:
           oracle: the mechanism that will use them.
@@ -173,13 +174,14 @@ class LoadedKeys:
             stage, which are fresh in each.
           end: the end of the window in microseconds, or None without windows.
           keyed: whether the estimate is per key.
+          timed: whether times had a part in the choice of each user's record.
         """
         if self._coin is None:
             if oracle.two_stages:
                 raise ParameterError("two stages need an assignment key and a coin key")
             return SystemCoins()
         collection = oracle.collection_id
-        asked: tuple[str | int, ...] = ("per key",) if keyed else ()
+        asked: tuple[str | int, ...] = (*(("timed",) * timed), *(("per key",) * keyed))
         if self._question:
             asked += "question", self._question
         window: tuple[str | int, ...] = () if end is None else ("until", end)

@@ -75,16 +75,19 @@ def canonical(value: object) -> str | None:
     UTF-8; those that are none are escaped. NumPy's scalars are those of Python. None, NaN and
     what is no scalar have no text, and are missing.
     """
+    # By the methods of the types themselves: the members of an Enum of texts are those texts, and
+    # its own say otherwise.
     if isinstance(value, str):
-        return str(value)
+        return str.__str__(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return str(value)
+        return int.__repr__(value)
     if isinstance(value, float):
         if math.isnan(value):
             return None
-        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+        whole = value.is_integer() and abs(value) < 2**53
+        return str(int(value)) if whole else float.__repr__(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).decode("utf-8", "backslashreplace")
     if isinstance(value, datetime.datetime):

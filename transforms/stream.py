@@ -33,7 +33,7 @@ from .privatize import check_memo, check_memo_choice
 from .randomness import ReportKeys, UserKeys
 from .receive import ReceiveReports
 from .records import DEAD_LETTERS, TALLIES, DeadLetter
-from .summary import iso, summary
+from .summary import iso, privacy_notes, summary
 from .tables import EstimateTable
 from .windows import EpochWindows, Windowing
 
@@ -141,25 +141,6 @@ class EstimatePanes(beam.PTransform):
             )
         found["notes"] = [*found.get("notes", []), *notes]
         yield Pane(info, window.previous, tuple(kept), found)
-
-
-def privacy_notes(oracle: FrequencyOracle, memo: str) -> list[str]:
-    """What the epsilons of a longitudinal collection stand for, a sentence each."""
-    if memo != "forever":
-        return ["Each window spends epsilon again (memo: window)."]
-    notes = [
-        "A user whose true bit stays the same spends epsilon once, for as long as the coin key "
-        "lives (memo: forever). That a value changed can be seen, and no epsilon covers it."
-    ]
-    if oracle.two_stages:
-        single = getattr(oracle, "instant_epsilon_effective", 0.0)
-        change = getattr(oracle, "change_epsilon", 0.0)
-        notes = [
-            f"A user whose true bit stays the same spends epsilon once; a single report spends "
-            f"{single:.4g}. One changed window costs {change:.4g} to whoever sees all reports; "
-            "many changes are not covered."
-        ]
-    return notes
 
 
 @dataclass

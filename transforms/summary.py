@@ -57,11 +57,13 @@ class Summarize(beam.PTransform):
       epsilon_effective: what one record of a user costs in this run:
         the oracle's own, times the windows that a record lies in.
       windowed: whether to list the numbers of each window.
+      memo: "window" or "forever", which windows are told with.
     """
 
     oracle: FrequencyOracle
     epsilon_effective: float
     windowed: bool = False
+    memo: str = "window"
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -72,13 +74,17 @@ class Summarize(beam.PTransform):
             | "Add" >> beam.CombineGlobally(AddTallies())
             | "Describe"
             >> beam.Map(
-                summary, self.oracle, self.epsilon_effective, self.windowed
+                summary, self.oracle, self.epsilon_effective, self.windowed, self.memo
             ).with_output_types(dict[str, Any])
         )
 
 
 def summary(
-    tallies: _ByWindow, oracle: FrequencyOracle, epsilon_effective: float, windowed: bool
+    tallies: _ByWindow,
+    oracle: FrequencyOracle,
+    epsilon_effective: float,
+    windowed: bool,
+    memo: str = "window",
 ) -> dict[str, Any]:
     """The summary of a run as a JSON object (see ``schemas/summary.avsc``)."""
     total = add_tallies(tallies.values())
@@ -98,6 +104,8 @@ def summary(
         if total.get(name):
             found[name] = total[name]
     if windowed:
+        found["memo"] = memo
+        found["notes"] = privacy_notes(oracle, memo)
         found["windows"] = [
             {
                 "window_start": iso(start),
@@ -112,6 +120,25 @@ def summary(
             )
         ]
     return found
+
+
+def privacy_notes(oracle: FrequencyOracle, memo: str) -> list[str]:
+    """What the epsilons of a longitudinal collection stand for, a sentence each."""
+    if memo != "forever":
+        return ["Each window spends epsilon again (memo: window)."]
+    notes = [
+        "A user whose true bit stays the same spends epsilon once, for as long as the coin key "
+        "lives (memo: forever). That a value changed can be seen, and no epsilon covers it."
+    ]
+    if oracle.two_stages:
+        single = getattr(oracle, "instant_epsilon_effective", 0.0)
+        change = getattr(oracle, "change_epsilon", 0.0)
+        notes = [
+            f"A user whose true bit stays the same spends epsilon once; a single report spends "
+            f"{single:.4g}. One changed window costs {change:.4g} to whoever sees all reports; "
+            "many changes are not covered."
+        ]
+    return notes
 
 
 def _dropped(tally: Tally) -> Tally:

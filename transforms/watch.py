@@ -238,7 +238,9 @@ class _Watch(beam.DoFn):
             file_size(path)
         except FileNotFoundError:
             return []
-        _logger.warning("%s; it is set aside until it changes", error)
+        _logger.warning(
+            "%s; it is set aside until it changes (touch it, if only its permissions do)", error
+        )
         tally = {"records_read": 1, "unparseable": 1}
         for name, number in tally.items():
             Metrics.counter("hadabeam", name).inc(number)

@@ -30,8 +30,8 @@ from .encodings import FORMATS, check_format
 from .limit import WindowTally
 from .panes import TIMINGS
 from .records import DeadLetter, Tally, add_tallies
-from .stream import Pane, privacy_notes
-from .summary import summary
+from .stream import Pane
+from .summary import privacy_notes, summary
 from .write import letter_line, letter_order, write_json, write_table
 
 #: Seconds of real time between two summaries of the run.

@@ -103,6 +103,13 @@ def test_forever_pays_once_for_sliding_windows(commands):
         log, "--time_field", "time", "--window", "7d", "--period", "1d", "--memo", "forever"
     )
     assert found.summary["epsilon_effective"] == pytest.approx(1)
+    assert found.summary["memo"] == "forever"
+    assert "spends epsilon once" in " ".join(found.summary["notes"])
+    # The last lines of what is printed.
+    assert "epsilon 1 per user, whose value stays" in found.out
+    windows = commands.batch(log, "--time_field", "time", "--window", "7d")
+    assert windows.summary["memo"] == "window"
+    assert "epsilon 1 per user and window" in windows.out
 
 
 def test_a_table_for_each_key(commands):

@@ -20,7 +20,7 @@ WARNING = "warning: no record at the start of"
     ("flags", "told"),
     [
         (["--value_field", "pagee"], ["'pagee'; did you mean 'page'?"]),
-        (["--value_field", "user.page"], ["'user.page'; did you mean 'user'?"]),
+        (["--value_field", "visit.pth"], ["'visit.pth'; did you mean 'visit.path'?"]),
         (["--key_field", "contry"], ["'contry'; did you mean 'country'?"]),
         (["--value_field", "zzz", "--key_field", "yyy"], ["'zzz'", "'yyy'"]),
         (["--key_field", "country", "--time_field", "time"], []),
@@ -30,7 +30,8 @@ WARNING = "warning: no record at the start of"
 def test_what_no_record_has_is_told(
     commands: Any, flags: list[str], told: list[str], compressed: bool
 ) -> None:
-    text = jsonl(visits(300, 200)).encode()
+    records = [{**record, "visit": {"path": "/page/1"}} for record in visits(300, 200)]
+    text = jsonl(records).encode()
     log = commands.write("log.jsonl", gzip.compress(text) if compressed else text)
     outcome = commands.batch(log, *flags)
     assert outcome.code == 0
@@ -45,6 +46,13 @@ def test_a_field_that_some_records_have_is_one(commands: Any) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "no json\n", '{"user": "a"', "[1]\n"])
+@pytest.mark.parametrize("value", [None, {"path": "/page/1"}, ["/page/1"]])
+def test_a_field_without_texts_is_told_for_what_it_is(commands: Any, value: Any) -> None:
+    log = commands.write("log.jsonl", jsonl([{"user": f"u{n}", "page": value} for n in range(9)]))
+    warnings = [line for line in commands.batch(log).err.splitlines() if "warning" in line]
+    assert warnings == [f"{WARNING} {log} has a text or a number in the field 'page'"]
+
+
 def test_nothing_is_said_of_what_is_no_record(commands: Any, content: str) -> None:
     assert WARNING not in commands.batch(commands.write("log.jsonl", content)).err
 

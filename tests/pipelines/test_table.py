@@ -185,14 +185,18 @@ def test_tables_are_read_back(format: str, tmp_path: pathlib.Path) -> None:
     assert read.equals(empty)
 
 
-def test_a_terminal_gets_the_table_and_a_pipe_the_names(
+def test_a_terminal_gets_the_table_and_a_log_its_last_lines(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prefix = str(tmp_path / "pages")
     write_table(PAGES, f"{prefix}-estimates.csv", "csv")
     print_estimates(prefix, "csv", SUMMARY)
     wrote = f"Wrote {prefix}-estimates.csv and {prefix}-summary.json\n"
-    assert capsys.readouterr().out == wrote
+    printed = capsys.readouterr().out
+    assert printed.endswith("\n" + wrote)
+    facts = printed.removesuffix(wrote)
+    assert facts.startswith(f"{SUMMARY['reports']:,} reports of {SUMMARY['records_read']:,} ")
+    assert render(PAGES, SUMMARY, 120).endswith("\n" + facts.rstrip("\n"))
 
     class Terminal(io.StringIO):
         encoding = "ascii"

@@ -10,6 +10,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.test_stream import TestStream
@@ -210,7 +211,8 @@ def test_counts_are_not_written_for_each_batch(oracle, monkeypatch):
     place = WINDOW.pack(0, 60 * S)
     batches = [_reports(oracle, 100, seed) for seed in range(50)]
     found = []
-    for limit in (panes.PENDING_BYTES, 10 * batches[0].nbytes, 1):
+    ten = 10 * (batches[0].nbytes + panes._BATCH_BYTES)
+    for limit in (panes.PENDING_BYTES, ten, 1):
         monkeypatch.setattr(panes, "PENDING_BYTES", limit)
         step, cells = FirePanes(oracle, None, 0, False), _Cells()
         for reports in batches:
@@ -221,6 +223,31 @@ def test_counts_are_not_written_for_each_batch(oracle, monkeypatch):
         found.append((cells.counts.writes, pane.value.counts[None].tolist()))
     assert [writes for writes, _ in found] == [1, 5, 50]
     assert found[0][1] == found[1][1] == found[2][1]
+
+
+def test_small_batches_are_counted_together(oracle, monkeypatch):
+    """One by one each would cost as much as the domain is large."""
+    place = WINDOW.pack(0, 60 * S)
+    keys = [pa.array(["x", "y"] * 5), pa.array(["y", "z"] * 5).dictionary_encode()]
+    batches = [
+        _reports(oracle, 10, seed).append_column("key", keys[seed % 2]) for seed in range(200)
+    ]
+    calls = []
+    count = panes.count_batch
+    monkeypatch.setattr(panes, "count_batch", lambda *given: calls.append(given) or count(*given))
+    step, cells = FirePanes(oracle, None, 0, True), _Cells()
+    for reports in batches:
+        cells.add(step, place, reports)
+    (pane,) = cells.end(step, place)
+    # Three keys, in columns of two types.
+    assert len(calls) == 4
+    expected = {}
+    for reports in batches:
+        for key, part in panes.split_by_key(reports):
+            expected[key] = expected.get(key, 0) + count(oracle, part)
+    assert {key: array.tolist() for key, array in pane.value.counts.items()} == {
+        key: array.tolist() for key, array in expected.items()
+    }
 
 
 def test_tables_are_those_of_counts_written_for_each_batch(

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hadabeam.mechanisms import Domain, OneBitHadamard, ParameterError, TwoStageOneBit
 from hadabeam.transforms.panes import PaneInfo, WindowCounts
 from hadabeam.transforms.records import DeadLetter
-from hadabeam.transforms.stream import EstimatePanes, Pane, privacy_notes
+from hadabeam.transforms.stream import EstimatePanes, Pane
+from hadabeam.transforms.summary import privacy_notes
 from hadabeam.transforms.write_panes import (
     WritePanes,
     WriteRunSummary,

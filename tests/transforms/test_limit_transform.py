@@ -276,8 +276,8 @@ def test_windows_that_merge_are_refused():
     "trigger",
     [
         AfterWatermark(early=AfterCount(1)),
+        AfterWatermark(late=AfterCount(1)),
         Repeatedly(AfterCount(1)),
-        AfterWatermark(),
     ],
 )
 def test_windows_in_parts_are_refused(trigger):
@@ -295,6 +295,21 @@ def test_windows_in_parts_are_refused(trigger):
     )
     with pytest.raises(ParameterError, match="leave the trigger out"):
         _ = parts | LimitContributions(DOMAIN, KEYS)
+
+
+def test_a_trigger_that_fires_once_is_none():
+    with TestPipeline(runner=FnApiRunner()) as pipeline:
+        limited = (
+            pipeline
+            | beam.Create([record_batch(["u"] * 9, ["a"] * 9)])
+            | beam.WindowInto(
+                beam.window.FixedWindows(60),
+                trigger=AfterWatermark(),
+                accumulation_mode=AccumulationMode.DISCARDING,
+            )
+            | LimitContributions(DOMAIN, KEYS)
+        )
+        assert_that(limited[None] | beam.Map(len), equal_to([1]))
 
 
 def test_ids_in_bytes_and_in_texts_are_the_same_users():

@@ -1,6 +1,7 @@
 """Privatize and CountReports on a runner, and the combiner's contract."""
 
 import dataclasses
+import itertools
 import json
 
 import apache_beam as beam
@@ -68,9 +69,9 @@ def test_coins_belong_to_the_window(memo):
     batch = record_batch(users * 2, ["v3"] * 200, [0] * 100 + [DAY] * 100)
     with TestPipeline(runner=FnApiRunner()) as pipeline:
         reports = limited(pipeline, [batch], WindowSpec(DAY)) | Privatize(ORACLE, KEYS, memo)
-        places = [(0, ()), (0, ())]
+        places = [(0, ("timed",)), (0, ("timed",))]
         if memo == "window":
-            places = [(0, ("until", DAY)), (DAY, ("until", 2 * DAY))]
+            places = [(0, ("until", DAY, "timed")), (DAY, ("until", 2 * DAY, "timed"))]
         expected = [pair for place in places for pair in by_hand(users, [3] * 100, *place)]
         assert_that(reports | beam.FlatMap(pairs), equal_to(expected))
 
@@ -81,20 +82,21 @@ def test_questions_windows_and_per_key_estimates_share_no_coins():
     drawn = []
     for question in ("", "smokes", "hiv"):
         keys = dataclasses.replace(KEYS, question=question).load()
-        for keyed in (False, True):
+        for keyed, timed in itertools.product((False, True), repeat=2):
+            kind = {"keyed": keyed, "timed": timed}
             words = [
-                keys.coins(ORACLE, users, 0, end=end, keyed=keyed).words(10)
+                keys.coins(ORACLE, users, 0, end=end, **kind).words(10)
                 for end in (None, DAY, 7 * DAY)
             ]
-            words.append(keys.coins(ORACLE, users, 0, True, keyed=keyed).words(10))
+            words.append(keys.coins(ORACLE, users, 0, True, **kind).words(10))
             # A memo holds in all windows, of whatever length.
-            memo = keys.coins(ORACLE, users, 5 * DAY, True, end=6 * DAY, keyed=keyed).words(10)
+            memo = keys.coins(ORACLE, users, 5 * DAY, True, end=6 * DAY, **kind).words(10)
             assert (memo == words[3]).all()
             drawn += [words[1], words[2], words[3]]
             # Without windows the memo is that of a single run.
             assert (words[0] == words[3]).all()
     distinct = np.unique(np.concatenate(drawn), axis=0)
-    assert len(distinct) == 10 * len(drawn) == 180
+    assert len(distinct) == 10 * len(drawn) == 360
 
 
 def test_without_keys_every_run_draws_anew(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import enum
 import io
 import json
 import uuid
@@ -77,6 +78,14 @@ def test_dictionaries(values: list[str | None]) -> None:
     assert to_text(column).to_pylist() == [value or None for value in values]
 
 
+class _Page(str, enum.Enum):
+    HOME = "home"
+
+
+class _Code(enum.IntEnum):
+    OK = 200
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -97,6 +106,8 @@ def test_dictionaries(values: list[str | None]) -> None:
         (bytearray(b"a"), "a"),
         (memoryview(b"\xff"), "\\xff"),
         ((1, 2), None),
+        (_Page.HOME, "home"),
+        (_Code.OK, "200"),
     ],
 )
 def test_texts_of_what_pairs_hold(value: Any, text: str | None) -> None:

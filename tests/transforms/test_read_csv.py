@@ -159,6 +159,11 @@ def test_missing_and_double_columns(files: Any) -> None:
     with pytest.raises(InputError, match=r"none of the fields 'user', 'page'; does") as caught:
         files.read(path, FIELDS)
     assert "secret-" not in str(caught.value)
+    # One whose names are like those that are asked for is a header.
+    for header, hint in (("User,Page", "User"), ("user_id,pages", "user_id")):
+        path = files.write_bytes("other.csv", f"{header}\na,b\n".encode())
+        with pytest.raises(InputError, match=f"no field 'user'; did you mean '{hint}'"):
+            files.read(path, FIELDS)
     path = files.write_bytes("two.csv", b"user,page,page\n")
     with pytest.raises(InputError, match="has 2 columns 'page'"):
         files.read(path, FIELDS)
