@@ -51,7 +51,7 @@ class KeyFile:
         except OSError as error:
             # A new key in the place of one that is there would spend epsilon again.
             missing = isinstance(error, FileNotFoundError)
-            hint = "make one with hadabeam keygen" if missing else "check the file's permissions"
+            hint = "make one with hadabeam keygen" if missing else "check its path and permissions"
             raise InputError(
                 f"cannot read the key file {self.path}: {error.strerror}; {hint}"
             ) from None

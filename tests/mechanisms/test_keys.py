@@ -62,9 +62,12 @@ def test_a_file_of_another_size_is_no_key(tmp_path, size):
     assert "CANARY" not in message
 
 
-@pytest.mark.parametrize("name", ["missing", "."])
-def test_what_is_no_file_is_no_key(tmp_path, name):
-    with pytest.raises(InputError, match="hadabeam keygen"):
+@pytest.mark.parametrize(
+    ("name", "hint"), [("missing", "make one with hadabeam keygen"), (".", "check its path")]
+)
+def test_what_is_no_file_is_no_key(tmp_path, name, hint):
+    # A new key in the place of one that is there would spend epsilon again.
+    with pytest.raises(InputError, match=f"cannot read the key file .*; {hint}"):
         KeyFile(str(tmp_path / name)).read()
 
 

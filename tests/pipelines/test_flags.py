@@ -79,7 +79,11 @@ def test_after_double_dash_nothing_is_checked(parser: CommandParser) -> None:
         ("--runner --debug", "--runner needs a value: --runner RUNNER"),
         ("--epsilon 1 --epsilon 2", "--epsilon is given twice"),
         ("--runner=A --runner B", "--runner is given twice"),
-        ("--debug on", "a pattern of files is quoted"),
+        (
+            "--debug on",
+            "unexpected argument 'on'; flags are written --flag value, and a "
+            "pattern of files is quoted, or the shell writes their names in its place",
+        ),
         ("--direct_num_workers=two", "argument --direct_num_workers: invalid int value: 'two'"),
         (
             "--epsilon -1",

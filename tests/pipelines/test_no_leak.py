@@ -69,7 +69,7 @@ def test_a_csv_without_a_header(commands, caplog):
     log = commands.write("log.csv", "canary-user,canary-value\ncanary-user,canary-value\n")
     outcome = commands.batch(log)
     assert outcome.code == 1
-    assert "does the file begin with a header?" in outcome.err
+    assert "does the file begin with a header" in outcome.err
     assert "canary" not in outcome.err + outcome.out + caplog.text
 
 

@@ -165,8 +165,10 @@ def test_what_is_sent_may_be_sent_again_only_with_keys(
     command, runner, keys, sink, refused, monkeypatch, tmp_path
 ):
     """Else a retry would send a user's second bit, of fresh coins."""
-    # Where the output's folder is made.
+    # Where the output's folder is made, and there is something to read.
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/a.jsonl").touch()
     # There is no such broker.
     monkeypatch.setattr(log_jobs, "check_brokers", lambda *given: None)
     args = parse(command, *_outputs([PLACE] + [sink] * (sink is not None)), *keys)

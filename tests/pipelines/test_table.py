@@ -196,7 +196,7 @@ def test_a_terminal_gets_the_table_and_a_log_its_last_lines(
     assert printed.endswith("\n" + wrote)
     facts = printed.removesuffix(wrote)
     assert facts.startswith(f"{SUMMARY['reports']:,} reports of {SUMMARY['records_read']:,} ")
-    assert render(PAGES, SUMMARY, 120).endswith("\n" + facts.rstrip("\n"))
+    assert set(facts.splitlines()) < set(render(PAGES, SUMMARY, 120).splitlines())
 
     class Terminal(io.StringIO):
         encoding = "ascii"
