@@ -13,7 +13,8 @@ from ..mechanisms.errors import InputError
 from ..mechanisms.oracle import FrequencyOracle
 from ..transforms.randomness import ReportKeys
 from ..transforms.reading import read_split
-from ..transforms.report_files import ReportParser, report_form
+from ..transforms.report_files import ReportParser
+from ..transforms.report_form import report_form
 from ..transforms.splits import match_files, plan_splits
 from . import job_flags, runner
 from .log_jobs import HINTS

@@ -31,7 +31,8 @@ from .randomness import ReportKeys
 from .read import PlanSplits
 from .reading import read_split
 from .records import DEAD_LETTERS, TALLIES, DeadLetter, Tally, add_tallies
-from .report_files import ReportParser, report_form
+from .report_files import ReportParser
+from .report_form import report_form
 from .reports import ReportArrays
 from .splits import SPLIT_BYTES, Split, check_format, match_files
 

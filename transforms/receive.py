@@ -17,7 +17,8 @@ from .arrivals import lane_of
 from .encode import EncodedRecords
 from .randomness import ReportKeys
 from .records import DEAD_LETTERS, TALLIES
-from .report_files import PACKED, PLAIN, ReportForm, ReportParser
+from .report_files import ReportParser
+from .report_form import PACKED, PLAIN, ReportForm
 from .reports import ReportArrays
 from .rows import Rows
 from .windows import Windowing

@@ -11,7 +11,7 @@ import numpy as np
 from ..schemas.avro import load_schema
 from .avro_messages import AvroMessages, MessageSchema
 from .json_messages import JsonMessages
-from .report_files import PACKED, PLAIN
+from .report_form import PACKED, PLAIN
 from .rows import Rows
 from .single_object import fingerprint, unframe
 

@@ -31,7 +31,8 @@ from .follow import Piece, Progress, look, take_piece
 from .limit import WindowTally
 from .reading import read_split, skip_bytes
 from .records import DEAD_LETTERS, TALLIES, DeadLetter
-from .report_files import report_form, whole_numbers
+from .report_files import whole_numbers
+from .report_form import report_form
 from .rows import Rows
 from .splits import Split, check_format, detect, list_files, plan_splits
 from .streams import open_source

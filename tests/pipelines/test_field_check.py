@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from made_logs import jsonl, visits
 
-from hadabeam.pipelines import stream
+from hadabeam.mechanisms.errors import InputError
+from hadabeam.pipelines import runner, stream
 
 WARNING = "warning: no record at the start of"
 
@@ -65,13 +66,17 @@ def test_a_start_that_is_cut_is_no_reason_to_warn(commands: Any) -> None:
     assert WARNING not in commands.batch(log).err
 
 
-def test_a_stream_looks_as_well(commands: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stream_looks_as_well(
+    commands: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*given: Any, **more: Any) -> None:
+        raise InputError("it is looked at before anything runs")
+
+    monkeypatch.setattr(runner, "run", run)
     log = commands.write("log.jsonl", jsonl(visits(50, 50)))
     os.utime(log, (time.time() - 3600,) * 2)
     flags = [f"--input={log}", "--user_field=user", "--value_field=pag", "--time_field=time"]
     flags += [f"--domain={commands.domain}", "--epsilon=1", "--window=1h", *commands.keys]
-    # A runner that cannot be: it is looked at before anything runs.
-    missing = ["--output", str(commands.folder / "out"), "--prism_location=/none/such"]
-    assert stream.main([*flags, *missing]) == 1
+    assert stream.main([*flags, "--output", str(commands.folder / "out")]) == 1
     assert "'pag'; did you mean 'page'?" in capsys.readouterr().err
     assert json.loads((commands.folder / "out/definition.json").read_text())
