@@ -85,6 +85,8 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={state}/kafka-logs
+# Records are deleted by their own timestamps, and tests send events of long ago.
+log.retention.ms=-1
 num.partitions=2
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
