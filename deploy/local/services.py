@@ -176,7 +176,8 @@ class Cluster:
                     *java[:1],
                     "-Xmx512m",
                     "-XX:MaxDirectMemorySize=288m",
-                    "-XX:MaxMetaspaceSize=256m",
+                    # Each job leaves classes behind: threads of its gRPC servers outlive it.
+                    "-XX:MaxMetaspaceSize=1g",
                     *java[1:],
                     "org.apache.flink.runtime.taskexecutor.TaskManagerRunner",
                     "--configDir",
