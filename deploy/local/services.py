@@ -175,7 +175,7 @@ class Cluster:
                 [
                     *java[:1],
                     "-Xmx512m",
-                    "-XX:MaxDirectMemorySize=288m",
+                    "-XX:MaxDirectMemorySize=512m",
                     # Each job leaves classes behind: threads of its gRPC servers outlive it.
                     "-XX:MaxMetaspaceSize=1g",
                     *java[1:],
