@@ -25,17 +25,13 @@ def flink() -> Flink:
 
 @pytest.fixture
 def runner(request: pytest.FixtureRequest) -> list[str]:
-    """The flags of a runner by its name.
-
-    Beam's own is "local", Prism "prism", the Flink cluster "flink", or with Python workers in the
-    process that submits "flink-loopback".
-    """
+    """The flags of a runner by its name: Beam's own, Prism or the Flink cluster."""
     if request.param == "local":
         return []
     if request.param == "prism":
         return prism_flags()
     cluster: Flink = request.getfixturevalue("flink")
-    return {"flink": cluster.flags, "flink-loopback": cluster.loopback}[request.param]
+    return cluster.flags
 
 
 @pytest.fixture

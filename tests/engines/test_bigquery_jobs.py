@@ -18,7 +18,7 @@ from hadabeam.transforms.write_panes import current_panes
 pytestmark = pytest.mark.engines
 
 
-@pytest.mark.parametrize("runner", ["local", "flink-loopback"], indirect=True)
+@pytest.mark.parametrize("runner", ["local"], indirect=True)
 def test_a_batch_jobs_rows_are_those_of_its_file(
     database: Database, runner: list[str], job_flags: list[str], tmp_path: Path
 ) -> None:
@@ -67,7 +67,7 @@ def stream(
     return table, out
 
 
-@pytest.mark.parametrize("runner", ["prism", "flink-loopback"], indirect=True)
+@pytest.mark.parametrize("runner", ["prism"], indirect=True)
 def test_a_streams_view_is_its_current_files(
     database: Database, runner: list[str], job_flags: list[str], tmp_path: Path
 ) -> None:

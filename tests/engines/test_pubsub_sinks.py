@@ -69,7 +69,7 @@ def check_attributes(found: list[tuple[dict[str, str], bytes]]) -> list[dict[str
     return rows
 
 
-@pytest.mark.parametrize("runner", ["local", "flink-loopback"], indirect=True)
+@pytest.mark.parametrize("runner", ["local"], indirect=True)
 def test_a_batch_jobs_table_by_pubsub(
     pubsub: type[PubSub], runner: list[str], job_flags: list[str], log: Path, tmp_path: Path
 ) -> None:

@@ -79,19 +79,14 @@ class Flink:
 
     def __init__(self, env: dict[str, str]) -> None:
         self.master = env["HADABEAM_FLINK_MASTER"]
-        runner = [
+        self.flags = [
             "--runner=FlinkRunner",
             f"--flink_master={self.master}",
             f"--flink_job_server_jar={env['HADABEAM_FLINK_JOB_SERVER_JAR']}",
             "--parallelism=2",
-        ]
-        self.flags = [
-            *runner,
             "--environment_type=EXTERNAL",
             f"--environment_config={env['HADABEAM_FLINK_WORKERS']}",
         ]
-        #: Flags with which Python workers are threads of the process that submits.
-        self.loopback = [*runner, "--environment_type=LOOPBACK"]
 
     def get(self, path: str) -> Any:
         """What the cluster's REST interface answers."""

@@ -111,3 +111,12 @@ def test_flink_keeps_no_output_in_its_checkpoints():
     found = stream.streaming_args(given)
     flag = "--finish_bundle_before_checkpointing"
     assert flag in found[: found.index("--")]
+
+
+def test_on_flink_a_stream_that_is_to_end_lets_its_sources_end():
+    given = ["--runner=FlinkRunner", "--flink_master=h:1"]
+    flag = "--shutdown_sources_after_idle_ms"
+    assert f"{flag}=1000" in stream.streaming_args(given, ends=True)
+    assert not any(arg.startswith(flag) for arg in stream.streaming_args(given))
+    own = [*given, "--", f"{flag}=5"]
+    assert [a for a in stream.streaming_args(own, ends=True) if a.startswith(flag)] == [f"{flag}=5"]
