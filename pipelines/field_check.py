@@ -7,7 +7,6 @@ spend epsilon on it.
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import sys
 from typing import Any
@@ -17,25 +16,25 @@ import orjson
 from ..mechanisms.errors import InputError
 from ..transforms.fields import RecordFields, format_path
 from ..transforms.json_messages import JsonMessages
-from ..transforms.splits import detect, match_files
+from ..transforms.splits import detect
 from ..transforms.streams import HEAD_BYTES, read_head
 
 #: How deep names are looked for in objects.
 _DEPTH = 4
 
 
-def warn_of_fields(args: argparse.Namespace, fields: RecordFields) -> None:
-    """Warns on the terminal of fields that no record at the start of the first file has.
+def warn_of_fields(path: str, format: str, fields: RecordFields) -> None:
+    """Warns on the terminal of fields that no record at the start of a file has.
 
-    Says nothing of files that cannot be read, which the job itself will refuse.
+    Says nothing of a file that cannot be read, which the job itself will refuse.
 
     Args:
-      args: what the parser gave.
+      path: the file.
+      format: its format, or ``auto``.
       fields: the fields of records.
     """
     try:
-        path = match_files(args.input)[0][0]
-        format, compression = detect(path, args.input_format)
+        format, compression = detect(path, format)
         if format != "jsonl":
             return
         head = read_head(path, compression)

@@ -98,12 +98,12 @@ def guarded(prog: str, body: Callable[[], int], *, debug: bool = False) -> int:
 @functools.cache
 def _silence_at_exit() -> None:
     """Keeps threads of Beam's workers, which lose their runner at the end, from saying so."""
-
-    def silence() -> None:
-        threading.excepthook = lambda args: None
-
     # Exit functions run in the reverse order: before those by which runners stop their servers.
-    atexit.register(silence)
+    atexit.register(_silence_threads)
+
+
+def _silence_threads() -> None:
+    threading.excepthook = lambda args: None
 
 
 def _nobody_reads() -> bool:
@@ -213,7 +213,7 @@ class _Signals:
         self.number = number
         # Threads will fail because their peers are gone. That is no news, and Beam's workers
         # print it.
-        threading.excepthook = lambda args: None
+        _silence_threads()
         sys.stderr = cast(TextIO, _AfterSignal(sys.stderr, self))
         threading.Thread(target=_watch, args=(number, self.before), daemon=True).start()
         for stop in list(_first):

@@ -123,8 +123,8 @@ def check_run(args: argparse.Namespace, beam_args: list[str]) -> None:
         check_keys(args, keys)
     if runner.is_here(beam_args):
         # That there is something to read, before anything is made.
-        match_files(args.input)
-        warn_of_fields(args, job_flags.fields_of(args))
+        first, _ = match_files(args.input)[0]
+        warn_of_fields(first, args.input_format, job_flags.fields_of(args))
     check_output(args, beam_args)
 
 

@@ -30,7 +30,7 @@ def settle(args: argparse.Namespace, beam_args: Sequence[str]) -> None:
     """
     if not beam_args or runner.is_here(beam_args):
         return
-    if runner.runner_name(beam_args).lower() == "dataflowrunner":
+    if runner.is_managed(beam_args):
         _check_elsewhere(args)
         return
     args.input = [_absolute(path) for path in args.input]

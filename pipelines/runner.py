@@ -51,6 +51,11 @@ def is_here(beam_args: Sequence[str]) -> bool:
     return is_local(beam_args) or runner_name(beam_args).lower() == "prismrunner"
 
 
+def is_managed(beam_args: Sequence[str]) -> bool:
+    """Whether a job lives in a service of its own, on machines that have none of our files."""
+    return runner_name(beam_args).lower() in _MANAGED
+
+
 def is_flink(beam_args: Sequence[str]) -> bool:
     """Whether a job goes to Flink, through a job server."""
     return runner_name(beam_args).lower() == "flinkrunner"
@@ -129,7 +134,7 @@ def run(
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineState
 
-    if is_dry_run(beam_args) and runner_name(beam_args).lower() not in _MANAGED:
+    if is_dry_run(beam_args) and not is_managed(beam_args):
         raise ParameterError(
             "--dry_run is for --runner=DataflowRunner, whose client checks a job; other runners "
             "would run it"
@@ -169,7 +174,7 @@ def run(
                 if state not in (None, PipelineState.DONE):
                     raise RunError(f"the job ended as {state}")
         except Interrupted:
-            if runner_name(beam_args).lower() in _MANAGED:
+            if is_managed(beam_args):
                 print("The job goes on where it runs; cancel it there.", file=sys.stderr)
             elif result is not None and not local:
                 _cancel(result.cancel if not on_flink else lambda: flink_jobs.cancel(options))

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..mechanisms.errors import ParameterError
+from ..mechanisms.errors import InputError, ParameterError
 from . import guard, job_flags, runner, sinks
 from .broker_source import check_messages, check_runner, from_broker, read_messages
 from .brokers import check_brokers
@@ -262,6 +262,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     from ..transforms import files
+    from ..transforms.splits import match_files
     from .field_check import warn_of_fields
     from .log_jobs import check_keys, judge, read_summary
     from .stream_definition import claim_folder
@@ -278,7 +279,10 @@ def _run(args: argparse.Namespace, beam_args: list[str]) -> int:
     if not runner.is_dry_run(beam_args):
         claim_folder(args, oracle, keyed)
     if runner.is_here(beam_args) and args.input_format != "reports" and not from_broker(args):
-        warn_of_fields(args, job_flags.fields_of(args))
+        # There may be no files yet.
+        with contextlib.suppress(InputError):
+            first, _ = match_files(args.input)[0]
+            warn_of_fields(first, args.input_format, job_flags.fields_of(args))
     _note_download(beam_args)
     runner.run(
         lambda pipeline: build(pipeline, args, oracle, keys, windowing),

@@ -7,7 +7,6 @@ block is read record by record.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ import pyarrow.csv
 from ..mechanisms.errors import InputError, ParameterError
 from .blocks import Block, read_blocks
 from .csv_ranges import CsvCutter
-from .fields import missing_field, parse_path
+from .fields import missing_field, nearest, parse_path
 from .rows import Rows
 from .streams import Source
 from .texts import is_utf8
@@ -135,9 +134,10 @@ class CsvParser:
         self.header = header
         self.cutter = CsvCutter(header.delimiter)
         if not any(_places(header.names, field) for field in fields) and not all(
-            _alike(header.names, field) for field in fields
+            nearest(field, header.names) is not None for field in fields
         ):
-            # Perhaps it is a record. A message must not quote one.
+            # Perhaps it is a record: its parts are no fields, nor like them. A message must not
+            # quote one.
             raise InputError(
                 f"the first line of {name} names none of the fields "
                 f"{', '.join(map(repr, fields))}; does the file begin with a header, and are they "
@@ -207,12 +207,6 @@ class CsvParser:
 
 def _chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-
-
-def _alike(names: Sequence[str], field: str) -> bool:
-    """Whether a name is so near to a field that it is hardly a value."""
-    folded = [name.casefold() for name in names]
-    return bool(difflib.get_close_matches(field.casefold(), folded, n=1, cutoff=0.6))
 
 
 def _places(names: Sequence[str], field: str) -> list[int]:

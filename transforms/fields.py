@@ -84,14 +84,20 @@ class RecordFields:
         return tuple(dict.fromkeys(field for field in given if field is not None))
 
 
+def nearest(field: str, names: Iterable[str]) -> str | None:
+    """The name that is most like a field, in small letters or capital ones, if any is."""
+    folded = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(field.casefold(), folded, n=1, cutoff=0.6)
+    return folded[near[0]] if near else None
+
+
 def missing_field(file: str, field: str, existing: Iterable[str]) -> InputError:
     """The error for a field that no record of a file has.
 
     Names the file's fields: the caller knows that they are names, and no record's values.
     """
     names = list(existing)
-    folded = {name.casefold(): name for name in names}
-    near = difflib.get_close_matches(field.casefold(), folded, n=1, cutoff=0.6)
-    hint = f"; did you mean {folded[near[0]]!r}?" if near else "."
+    near = nearest(field, names)
+    hint = "." if near is None else f"; did you mean {near!r}?"
     shown = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "")
     return InputError(f"{file} has no field {field!r}{hint} Its fields are: {shown}")

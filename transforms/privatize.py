@@ -31,7 +31,7 @@ class Privatize(beam.PTransform):
     wider) and ``key`` if there are keys, in the windows of the records.
 
     Coins belong to the window (whose start is the reports' epoch), to the question of the keys,
-    and to whether the estimate is per key.
+    to whether the estimate is per key, and to whether times had a part in the choice of records.
 
     Attributes:
       oracle: the mechanism.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.window import TimestampedValue
+from notes import noted
 
 from hadabeam.mechanisms import Domain, OneBitHadamard
 from hadabeam.transforms.records import TALLIES, add_tallies, record_batch
@@ -57,15 +57,6 @@ class _Keep(beam.DoFn):
             file.write(pickle.dumps(element))
 
 
-def _kept(path: Path) -> list[Any]:
-    found = []
-    if path.exists():
-        with path.open("rb") as file:
-            while file.tell() < os.fstat(file.fileno()).st_size:
-                found.append(pickle.load(file))
-    return found
-
-
 @pytest.fixture
 def run_stream(tmp_path: Path) -> Callable[[TestStream, Any], Found]:
     """Runs a transform on a TestStream."""
@@ -78,8 +69,8 @@ def run_stream(tmp_path: Path) -> Callable[[TestStream, Any], Found]:
         found[None] | "KeepPanes" >> beam.ParDo(_Keep(str(tmp_path / "panes")))
         found[TALLIES] | "KeepTallies" >> beam.ParDo(_Keep(str(tmp_path / "tallies")))
         pipeline.run().wait_until_finish()
-        tallies = [tally for _, _, tally in _kept(tmp_path / "tallies")]
-        return Found(_kept(tmp_path / "panes"), add_tallies(tallies))
+        tallies = [tally for _, _, tally in noted(tmp_path / "tallies")]
+        return Found(noted(tmp_path / "panes"), add_tallies(tallies))
 
     return run
 

@@ -17,6 +17,7 @@ from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import Duration
+from notes import noted
 
 from hadabeam.testing import seeded_keys
 from hadabeam.transforms import panes
@@ -53,15 +54,6 @@ class _Note(beam.DoFn):
                 file.write(pickle.dumps((*name, *at)))
 
 
-def _noted(path: Path) -> list[tuple[Any, ...]]:
-    found = []
-    if path.exists():
-        with path.open("rb") as file:
-            while file.tell() < os.fstat(file.fileno()).st_size:
-                found.append(pickle.load(file))
-    return found
-
-
 def _stream(batch: Any) -> TestStream:
     """A record in time, one late as the watermark is at the end, one after a leap of it."""
     return (
@@ -90,10 +82,10 @@ def test_panes_have_the_last_moment_of_their_window(batch, oracle, tmp_path):
     )
     found[None] | beam.ParDo(_Note(tmp_path / "panes"))
     pipeline.run().wait_until_finish()
-    noted = _noted(tmp_path / "panes")
-    assert {name.split("-")[0] for _, name, _, _ in noted} == {"early", "on_time", "late"}
-    assert len(noted) >= 6
-    for start, _, timestamp, _ in noted:
+    seen = noted(tmp_path / "panes")
+    assert {name.split("-")[0] for _, name, _, _ in seen} == {"early", "on_time", "late"}
+    assert len(seen) >= 6
+    for start, _, timestamp, _ in seen:
         assert timestamp == (start + 60) * S - 1000
 
 
@@ -145,7 +137,7 @@ def test_windows_of_a_users_own(batch, oracle, tmp_path, early):
         | "NoteLax" >> beam.ParDo(_Note(tmp_path / "lax"))
     )
     pipeline.run().wait_until_finish()
-    strict, lax = _noted(tmp_path / "strict"), _noted(tmp_path / "lax")
+    strict, lax = noted(tmp_path / "strict"), noted(tmp_path / "lax")
     for start, _, _, window in strict + lax:
         assert window == start
     on_time = {start for start, name, _, _ in strict if name.startswith("on_time")}

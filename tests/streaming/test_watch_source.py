@@ -15,6 +15,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from notes import noted
 
 from hadabeam.mechanisms import Domain, OneBitHadamard, ParameterError
 from hadabeam.testing import seeded_keys
@@ -42,15 +43,6 @@ class _Keep(beam.DoFn):
             file.write(pickle.dumps((element, int(timestamp.micros))))
 
 
-def kept(path: Path) -> list[Any]:
-    found = []
-    if path.exists():
-        with path.open("rb") as file:
-            while file.tell() < os.fstat(file.fileno()).st_size:
-                found.append(pickle.load(file))
-    return found
-
-
 def watch(out: Path, source: WatchRecords, *then: Any) -> dict[str, list[Any]]:
     """Everything that a source gives until it stops, with the timestamps."""
     out.mkdir()
@@ -60,7 +52,7 @@ def watch(out: Path, source: WatchRecords, *then: Any) -> dict[str, list[Any]]:
             found = step(found)
         for name, part in found.items():
             part | f"Keep{name}" >> beam.ParDo(_Keep(out / str(name)))
-    return {str(name): kept(out / str(name)) for name in (None, TALLIES, DEAD_LETTERS)}
+    return {str(name): noted(out / str(name)) for name in (None, TALLIES, DEAD_LETTERS)}
 
 
 def line(user: str, page: str | None, time: float) -> str:
